@@ -1,0 +1,127 @@
+# Where LibTorch and its CUDA Toolkit are. One look-up, used three times: by this project's build, by
+# the installed package (use_gpuConfig.cmake), and by scripts/setup (cmake -P cmake/LibTorch.cmake),
+# which downloads what it does not find.
+#
+#   LibTorch      1. what the user named: Torch_DIR, CMAKE_PREFIX_PATH (CMake or environment variable)
+#                 2. the one that the installed package was built with (USE_GPU_BUILT_WITH_TORCH)
+#                 3. a supported torch in the current python3
+#                 4. the .venv that scripts/setup fills
+#   CUDA Toolkit  1. what the user named: CUDAToolkit_ROOT, CUDACXX, CUDA_PATH, CUDA_HOME
+#                 2. a toolkit of LibTorch's CUDA version: nvcc on the PATH, /usr/local/cuda
+#                 3. the one that the installed package was built with (USE_GPU_BUILT_WITH_CUDA)
+#                 4. the compiler from PyPI in the .venv
+
+set(USE_GPU_TORCH_VERSION 2.11)  # the LibTorch series that is supported
+set(USE_GPU_CUDA_VERSION 13.0)   # the CUDA that its PyPI build was made with
+
+# The folder of TorchConfig.cmake, or "" in <out>.
+function(use_gpu_locate_libtorch out venv)
+  set(${out} "" PARENT_SCOPE)
+  foreach(named "${Torch_DIR}" "$ENV{Torch_DIR}")
+    if(named)
+      set(${out} "${named}" PARENT_SCOPE)
+      return()
+    endif()
+  endforeach()
+  string(REPLACE ":" ";" prefixes "${CMAKE_PREFIX_PATH}:$ENV{CMAKE_PREFIX_PATH}")
+  foreach(prefix IN LISTS prefixes)
+    foreach(suffix share/cmake/Torch Torch)
+      if(prefix AND EXISTS "${prefix}/${suffix}/TorchConfig.cmake")
+        set(${out} "${prefix}/${suffix}" PARENT_SCOPE)
+        return()
+      endif()
+    endforeach()
+  endforeach()
+
+  if(EXISTS "${USE_GPU_BUILT_WITH_TORCH}/TorchConfig.cmake")
+    set(${out} "${USE_GPU_BUILT_WITH_TORCH}" PARENT_SCOPE)
+    return()
+  endif()
+
+  # Asks for the package's place and version without importing it, which would take seconds.
+  execute_process(
+    COMMAND python3 -c "import importlib.util as u, importlib.metadata as m
+print(u.find_spec('torch').submodule_search_locations[0], m.version('torch'), sep=';', end='')"
+    OUTPUT_VARIABLE found ERROR_QUIET RESULT_VARIABLE failed)
+  if(NOT failed)
+    list(POP_FRONT found folder version)
+    if(version MATCHES "^${USE_GPU_TORCH_VERSION}\\.")
+      set(${out} "${folder}/share/cmake/Torch" PARENT_SCOPE)
+      return()
+    endif()
+  endif()
+
+  file(GLOB in_venv "${venv}/lib/python3.*/site-packages/torch/share/cmake/Torch")
+  set(${out} "${in_venv}" PARENT_SCOPE)
+endfunction()
+
+# The root of the CUDA Toolkit, or "" in <out>.
+function(use_gpu_locate_cuda_toolkit out venv)
+  set(${out} "" PARENT_SCOPE)
+  foreach(named "${CUDAToolkit_ROOT}" "$ENV{CUDAToolkit_ROOT}" "$ENV{CUDA_PATH}" "$ENV{CUDA_HOME}")
+    if(named)
+      set(${out} "${named}" PARENT_SCOPE)
+      return()
+    endif()
+  endforeach()
+  find_program(USE_GPU_NVCC nvcc HINTS ENV CUDACXX PATHS /usr/local/cuda/bin NO_CACHE)
+  if(DEFINED ENV{CUDACXX})
+    set(USE_GPU_NVCC "$ENV{CUDACXX}")
+  endif()
+  if(USE_GPU_NVCC)
+    execute_process(COMMAND "${USE_GPU_NVCC}" --version OUTPUT_VARIABLE version ERROR_QUIET)
+    if(version MATCHES "release ${USE_GPU_CUDA_VERSION}," OR DEFINED ENV{CUDACXX})
+      file(REAL_PATH "${USE_GPU_NVCC}" nvcc)
+      cmake_path(GET nvcc PARENT_PATH bin)
+      cmake_path(GET bin PARENT_PATH root)
+      set(${out} "${root}" PARENT_SCOPE)
+      return()
+    endif()
+  endif()
+  if(EXISTS "${USE_GPU_BUILT_WITH_CUDA}/bin/nvcc")
+    set(${out} "${USE_GPU_BUILT_WITH_CUDA}" PARENT_SCOPE)
+    return()
+  endif()
+  file(GLOB in_venv "${venv}/lib/python3.*/site-packages/nvidia/cu13/bin/nvcc")
+  if(in_venv)
+    cmake_path(GET in_venv PARENT_PATH bin)
+    cmake_path(GET bin PARENT_PATH root)
+    set(${out} "${root}" PARENT_SCOPE)
+  endif()
+endfunction()
+
+# find_package(Torch), found as above; <venv> is the fallback's folder. A macro, so that what
+# TorchConfig.cmake sets and the CUDA language that it enables are the caller's.
+macro(use_gpu_find_libtorch venv)
+  if(NOT TARGET torch)
+    use_gpu_locate_libtorch(_use_gpu_torch "${venv}")
+    if(_use_gpu_torch)
+      set(Torch_DIR "${_use_gpu_torch}" CACHE PATH "The folder of TorchConfig.cmake")
+    endif()
+    # A LibTorch built for CUDA enables the CUDA language, to which it gives the project's C++ standard:
+    # CMake 3.25 stops at CUDA20. Nothing here compiles CUDA; the project's own setting comes back.
+    if(NOT CMAKE_CUDA_STANDARD)
+      set(CMAKE_CUDA_STANDARD 17)
+      set(_use_gpu_unset_cuda_standard TRUE)
+    endif()
+    use_gpu_locate_cuda_toolkit(_use_gpu_cuda "${venv}")
+    if(_use_gpu_cuda AND NOT CMAKE_CUDA_COMPILER)
+      set(CUDAToolkit_ROOT "${_use_gpu_cuda}" CACHE PATH "The CUDA Toolkit of LibTorch's CUDA version")
+      set(CUDA_TOOLKIT_ROOT_DIR "${_use_gpu_cuda}" CACHE PATH "The same, for LibTorch's own look-up")
+      set(CMAKE_CUDA_COMPILER "${_use_gpu_cuda}/bin/nvcc" CACHE FILEPATH "The CUDA compiler")
+    endif()
+    find_package(Torch ${USE_GPU_TORCH_VERSION} QUIET)
+    if(_use_gpu_unset_cuda_standard)
+      unset(CMAKE_CUDA_STANDARD)
+      unset(_use_gpu_unset_cuda_standard)
+    endif()
+  endif()
+endmacro()
+
+if(CMAKE_SCRIPT_MODE_FILE STREQUAL CMAKE_CURRENT_LIST_FILE)
+  cmake_path(GET CMAKE_CURRENT_LIST_DIR PARENT_PATH project)
+  use_gpu_locate_libtorch(torch "${project}/.venv")
+  use_gpu_locate_cuda_toolkit(cuda "${project}/.venv")
+  execute_process(COMMAND ${CMAKE_COMMAND} -E echo "torch=${torch}")
+  execute_process(COMMAND ${CMAKE_COMMAND} -E echo "cuda=${cuda}")
+endif()

@@ -1,0 +1,14 @@
+// Chapter cell "num_gpus()": how many GPUs this program can use.
+// Look at: on a machine without one the answer is 0, not an error.
+
+#include <use_gpu/device.hpp>
+
+#include <iostream>
+
+int main() {
+  const int count = use_gpu::num_gpus();
+  std::cout << "num_gpus()  " << count << '\n';
+  for (int i = 0; i < count; ++i) {
+    std::cout << "  " << use_gpu::gpu(i) << '\n';
+  }
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+//
+// Naming, counting and asking devices. A GPU that is not there is an answer here, not an accident:
+// `num_gpus()` is 0 and `try_gpu()` is the CPU, so the same program runs on every machine.
+//
+//   c10::Device device = use_gpu::try_gpu();                   // the first GPU, or the CPU
+//   for (c10::Device d : use_gpu::try_all_gpus()) { ... }      // every GPU, or just the CPU
+//   use_gpu::synchronize(device);                              // before reading a clock
+//
+// "GPU" is the accelerator that LibTorch itself would choose (CUDA, ROCm, XPU, MPS ... or the
+// simulated one), CUDA where it has none. In examples qualify the names: `at::cpu` exists too.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace use_gpu {
+
+/// The CPU. Chapter cell: `cpu()`.
+[[nodiscard]] c10::Device cpu();
+
+/// Names a GPU, whether it is there or not. DeviceError outside 0..127, where LibTorch would wrap
+/// around: its Device("cuda:300") is cuda:44. Chapter cells: `gpu()`, `gpu(1)`.
+[[nodiscard]] c10::Device gpu(int index = 0);
+
+/// How many GPUs this program can use; 0 when there is none. Never throws, never prints.
+/// Chapter cell: `num_gpus()`.
+[[nodiscard]] int num_gpus() noexcept;
+
+/// gpu(index) if it is there, else the CPU. DeviceError if index < 0. Chapter cell: `try_gpu(i)`.
+[[nodiscard]] c10::Device try_gpu(int index = 0);
+
+/// Every GPU, or the CPU alone: never empty. Chapter cell: `try_all_gpus()`.
+[[nodiscard]] std::vector<c10::Device> try_all_gpus();
+
+/// Whether both name the same device. Unlike `==` it knows that "cuda" is the current cuda device
+/// and that "cpu:0" is the CPU. A device that is not there equals only its own name.
+[[nodiscard]] bool same_device(c10::Device a, c10::Device b);
+
+/// Reads "cpu", "gpu", "gpu:1", "auto" (try_gpu()) or a LibTorch accelerator name such as "cuda",
+/// "cuda:1"; "cuda" alone is the current one, as in LibTorch, "gpu" is gpu(0). Presence is not
+/// checked. DeviceError, which says what is accepted, for anything else: upper case, spaces, signs,
+/// leading zeros, indices past 127.
+[[nodiscard]] c10::Device parse_device(std::string_view name);
+
+/// Waits until all work queued on the device, by any thread, is done. Nothing to do on the CPU, in a
+/// CPU build too, where torch::cuda::synchronize() throws. DeviceError if the device is not there.
+void synchronize(c10::Device device);
+
+struct DeviceMemory {
+  std::uint64_t free_bytes;
+  std::uint64_t total_bytes;
+};
+
+/// The device's memory as the driver counts it, of all processes together; nothing where the device
+/// does not say (the CPU). Does not synchronize. DeviceError if the device is not there.
+[[nodiscard]] std::optional<DeviceMemory> device_memory(c10::Device device);
+
+}  // namespace use_gpu

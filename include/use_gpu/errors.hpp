@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+//
+// The errors of use_gpu. LibTorch reports one cause with several texts of up to 3,800 characters,
+// most of them a backtrace; these say what was asked, what was found and what to do in at most 400,
+// and derive from c10::Error, so a program that catches LibTorch's errors catches these too:
+//
+//   try { Z = use_gpu::checked_add(X, Y); }
+//   catch (const use_gpu::DeviceMismatch& e) { std::cerr << e.what() << '\n'; }
+//   catch (const c10::Error& e) { ... }   // LibTorch's own, and every other one of ours
+#pragma once
+
+#include <c10/util/Exception.h>
+
+#include <string>
+#include <vector>
+
+namespace use_gpu {
+
+/// An argument that can never work: an undefined tensor, a wrong number of elements, an empty module holder.
+class ArgumentError : public c10::Error {
+ public:
+  explicit ArgumentError(const std::string& message);
+};
+
+/// A device that cannot be named (`gpu(300)`), or one that is used and is not there.
+class DeviceError : public c10::Error {
+ public:
+  explicit DeviceError(const std::string& message);
+};
+
+/// Operands, or the tensors of a network, on different devices.
+class DeviceMismatch : public c10::Error {
+ public:
+  explicit DeviceMismatch(const std::string& message);
+};
+
+/// A parameter file, or a set of named values, that cannot be read, written, or does not fit the network.
+class ParameterError : public c10::Error {
+ public:
+  explicit ParameterError(const std::string& message, std::vector<std::string> differences = {});
+  /// Every difference found, one text each; `what()` only sums them up. Empty where nothing was compared.
+  [[nodiscard]] const std::vector<std::string>& differences() const noexcept;
+
+ private:
+  std::vector<std::string> differences_;
+};
+
+/// An implicit transfer that a TransferGuard forbade, before anything was copied.
+class TransferForbidden : public c10::Error {
+ public:
+  explicit TransferForbidden(const std::string& message);
+};
+
+}  // namespace use_gpu

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+//
+// What `nvidia-smi` shows, as data and as a table. LibTorch counts the GPUs that it can use and
+// says little else; this asks NVIDIA's management library (NVML), which sees every card of the
+// machine, what runs on it, and why there is none. Needs no LibTorch, and no driver to build or to
+// start:
+//
+//   const use_gpu::GpuReport report = use_gpu::query_gpus();
+//   std::cout << report;                                       // the table, or why there is none
+//   for (const use_gpu::GpuInfo& gpu : report.gpus) { ... gpu.memory_used_bytes ... }
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace use_gpu {
+
+/// A program with memory on a GPU, for computing or for graphics.
+struct GpuProcess {
+  std::uint32_t pid = 0;
+  /// As the driver spells it, often a path, in any encoding; empty where it may not be known.
+  std::string name;
+  std::optional<std::uint64_t> memory_bytes;
+};
+
+/// One card. What it does not offer is empty, not zero.
+struct GpuInfo {
+  /// In the order of the PCI bus, as nvidia-smi counts. CUDA, and so LibTorch, may count otherwise:
+  /// it obeys CUDA_VISIBLE_DEVICES and puts the fastest card first unless
+  /// CUDA_DEVICE_ORDER=PCI_BUS_ID. The UUID is the same everywhere.
+  int index = 0;
+  std::string name, uuid;
+  /// domain:bus:device.function, e.g. "00000000:18:00.0".
+  std::string pci_bus_id;
+  /// `used` leaves out what the driver reserves for itself, except on drivers older than 510.
+  std::optional<std::uint64_t> memory_total_bytes, memory_used_bytes;
+  /// Of the time since the last sample (up to a second), how much had a kernel running: 0 to 100.
+  std::optional<int> utilization_percent;
+  std::optional<int> temperature_celsius;
+  /// What the card draws now, and the limit that it enforces.
+  std::optional<double> power_watts, power_limit_watts;
+  std::vector<GpuProcess> processes;
+};
+
+/// Every card of this machine, at one moment.
+struct GpuReport {
+  /// E.g. "580.65.06", and the newest CUDA that it runs, e.g. "13.0"; empty where not known.
+  std::string driver_version, cuda_version;
+  std::vector<GpuInfo> gpus;
+  /// Empty if all is well. Else why there are no GPUs, or which of them is in trouble, and what to
+  /// do about it, in at most 400 characters.
+  std::string problem;
+};
+
+/// Asks the driver about every GPU. Never throws for a driver or a GPU that is missing or ill:
+/// `gpus` then has what did answer, and `problem` says why. Touches no CUDA context, leaves no
+/// library open, and may be called from several threads at once. Chapter cell: `!nvidia-smi`.
+[[nodiscard]] GpuReport query_gpus();
+
+/// The table that nvidia-smi users know, in 91 columns of printable ASCII, and below it the problem
+/// if there is one; the problem alone, in one line, where there is no GPU. Ends with a newline.
+std::ostream& operator<<(std::ostream& out, const GpuReport& report);
+
+}  // namespace use_gpu

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+//
+// How every function of this library takes a network: as a torch::nn::Module, as a module holder
+// (torch::nn::Linear, Sequential, any TORCH_MODULE of yours) or as a std::shared_ptr, without an
+// overload for each and without the 8 seconds that torch/nn costs a compiler.
+//
+//   void place(ModuleRef net, c10::Device device);
+//   place(net, device);        // net: Linear, Sequential, std::shared_ptr<Net>, Net&, *this ...
+//
+// A light reference, to be passed by value and not to be kept: it does not own the module.
+#pragma once
+
+#include <concepts>
+#include <utility>
+
+namespace torch::nn {
+class Module;
+}
+
+namespace use_gpu {
+
+/// A module to be changed. Holders and pointers are handles, as in LibTorch: a const one refers to a
+/// module that may be changed. Functions that only read take a ConstModuleRef.
+template <class AnyModule>
+class BasicModuleRef {
+ public:
+  /// From a module itself, of any class derived from torch::nn::Module.
+  // NOLINTNEXTLINE(google-explicit-constructor): the conversion is what this class is for
+  BasicModuleRef(AnyModule& module) : module_(&module) {}
+
+  /// From a module holder, empty or not.
+  template <class Holder>
+    requires requires(const Holder& holder) {
+      holder.is_empty();
+      { *holder.ptr() } -> std::convertible_to<AnyModule&>;
+    }
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  BasicModuleRef(const Holder& holder) : module_(holder.is_empty() ? nullptr : &*holder.ptr()) {}
+
+  /// From a pointer to a module, smart or not, null or not.
+  template <class Pointer>
+    requires requires(const Pointer& pointer) {
+      static_cast<bool>(pointer);
+      { *pointer } -> std::convertible_to<AnyModule&>;
+    } && (!requires(const Pointer& pointer) { pointer.is_empty(); })
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  BasicModuleRef(const Pointer& pointer) : module_(pointer ? &*pointer : nullptr) {}
+
+  /// The module. ArgumentError if the holder or pointer was empty.
+  [[nodiscard]] AnyModule& get() const;
+
+ private:
+  AnyModule* module_;
+};
+
+using ModuleRef = BasicModuleRef<torch::nn::Module>;
+using ConstModuleRef = BasicModuleRef<const torch::nn::Module>;
+
+template <>
+torch::nn::Module& ModuleRef::get() const;
+template <>
+const torch::nn::Module& ConstModuleRef::get() const;
+
+}  // namespace use_gpu

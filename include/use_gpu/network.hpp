@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+//
+// Putting a network on a device, and seeing where it is. torch::nn::Module::to leaves the gradients
+// behind, so that the next backward throws, and stops half-way where one tensor cannot be moved:
+//
+//   torch::nn::Sequential net(torch::nn::Linear(3, 1));
+//   use_gpu::place(net, use_gpu::try_gpu());
+//   std::cout << use_gpu::placement(net);        // each parameter and buffer, and where it lives
+#pragma once
+
+#include <c10/core/Device.h>
+#include <use_gpu/module_ref.hpp>
+
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+namespace use_gpu {
+
+/// Moves parameters, their gradients and buffers, registered in net or below it, to the device; the
+/// tensors keep their identity, so optimizers and tied parameters go on working. All or nothing: if one
+/// cannot be moved everything stays where it was. Needs memory for both sides until the end. What is
+/// there already is not copied. Calls Module::to at the end, for modules that override it. Logs a
+/// warning if nothing is registered. ArgumentError for an empty holder, DeviceError if the device is
+/// not there. Chapter cell: `net.to(device=try_gpu())`.
+void place(ModuleRef net, c10::Device device);
+
+/// Where one parameter or buffer lives.
+struct PlacedTensor {
+  std::string name;  // as in named_parameters(): "0.weight"
+  bool is_buffer;
+  std::string dtype;  // "float32"
+  std::vector<std::int64_t> shape;
+  c10::Device device;
+  std::uint64_t bytes;
+};
+
+/// Where the tensors of a network live, as they did when placement() was called.
+class Placement {
+ public:
+  explicit Placement(std::vector<PlacedTensor> tensors);
+
+  /// Parameters first, then buffers, each in the order of registration.
+  [[nodiscard]] const std::vector<PlacedTensor>& tensors() const noexcept;
+
+  /// Each device that holds at least one tensor, in the order of first use; empty for an empty network.
+  [[nodiscard]] std::vector<c10::Device> devices() const;
+
+  /// The one device that holds them all. DeviceMismatch, with the names of the strays, if there are
+  /// several; ArgumentError if nothing is registered.
+  [[nodiscard]] c10::Device single_device() const;
+
+ private:
+  std::vector<PlacedTensor> tensors_;
+};
+
+/// Reads where each parameter and buffer lives; copies nothing. Chapter cell: `net[0].weight.device`.
+[[nodiscard]] Placement placement(ConstModuleRef net);
+
+/// A table with a row for each tensor: name, kind, dtype, shape, device, bytes.
+std::ostream& operator<<(std::ostream& out, const Placement& placement);
+
+}  // namespace use_gpu

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT
+#include <ATen/DeviceAccelerator.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <use_gpu/device.hpp>
+#include <use_gpu/errors.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <string>
+
+#include "device_check.hpp"
+#include "log_message.hpp"
+#include "message.hpp"
+
+namespace use_gpu {
+namespace {
+
+// c10::DeviceIndex is an int8: every conversion to it in this library happens below, in gpu().
+constexpr int k_last_index = std::numeric_limits<c10::DeviceIndex>::max();
+
+c10::DeviceType gpu_type() {
+  return at::accelerator::getAccelerator(/*checked=*/false).value_or(c10::kCUDA);
+}
+
+c10::Device device_at(c10::DeviceType type, int index) {
+  return {type, static_cast<c10::DeviceIndex>(index)};
+}
+
+// LibTorch warns on stderr when it counts GPUs and the driver is too old; here that is debug output.
+class WarningsToDebugLog final : public c10::WarningHandler {
+  void process(const c10::Warning& warning) override { log_message(LogLevel::debug, warning.msg()); }
+};
+
+int count_devices(c10::DeviceType type) noexcept {
+  try {
+    if (!c10::impl::hasDeviceGuardImpl(type)) return 0;
+    WarningsToDebugLog handler;
+    const c10::WarningUtils::WarningHandlerGuard guard(&handler);
+    return c10::impl::VirtualGuardImpl(type).deviceCount();
+  } catch (...) {  // a device that cannot even be counted cannot be used
+    return 0;
+  }
+}
+
+[[noreturn]] void throw_not_there(c10::Device device) {
+  const int count = count_devices(device.type());
+  const std::string type = c10::DeviceTypeName(device.type(), /*lower_case=*/true);
+  std::string found = "none";
+  if (count == 1) found = "only " + type + ":0";
+  if (count > 1) found = type + ":0 to " + type + ":" + std::to_string(count - 1);
+  const std::string index = device.has_index() ? std::to_string(device.index()) : "";
+  throw DeviceError("Device " + device.str() + " is not there: of its kind this program sees " + found +
+                    ". use_gpu::try_gpu(" + index + ") gives the CPU where a GPU is missing, " +
+                    "use_gpu::num_gpus() says how many there are.");
+}
+
+[[noreturn]] void throw_not_a_device(std::string_view name) {
+  throw DeviceError("parse_device: " + in_quotes(name) +
+                    " names no device. Accepted are \"cpu\", \"gpu\", \"gpu:1\", \"auto\" (a GPU if there "
+                    "is one) and LibTorch's own names such as \"cuda\" or \"cuda:1\": lower case, no "
+                    "spaces, indices 0 to 127.");
+}
+
+// 0..127 without sign or leading zero, or -1 for anything else.
+int parse_index(std::string_view digits) {
+  if (digits.empty() || (digits.size() > 1 && digits[0] == '0')) return -1;
+  int index = -1;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
+  const bool whole = error == std::errc() && end == digits.data() + digits.size();
+  return whole && digits[0] != '-' && index <= k_last_index ? index : -1;
+}
+
+// LibTorch's parser knows the names of all its device types; its index parser, which wraps, is not asked.
+std::optional<c10::DeviceType> parse_accelerator(std::string_view word) {
+  const bool plain = std::all_of(word.begin(), word.end(), [](char c) { return c >= 'a' && c <= 'z'; });
+  if (word.empty() || word.size() > 20 || !plain) return std::nullopt;
+  try {
+    const auto type = c10::Device(std::string(word)).type();
+    if (at::accelerator::isAccelerator(type)) return type;
+  } catch (const c10::Error&) {  // not one of LibTorch's names
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+c10::Device cpu() { return c10::Device(c10::kCPU); }
+
+c10::Device gpu(int index) {
+  if (index < 0 || index > k_last_index) {
+    throw DeviceError("gpu(" + std::to_string(index) + "): a GPU's index is 0 to " + std::to_string(k_last_index) +
+                      "; use_gpu::num_gpus() says how many there are.");
+  }
+  return device_at(gpu_type(), index);
+}
+
+int num_gpus() noexcept {
+  try {
+    return count_devices(gpu_type());
+  } catch (...) {
+    return 0;
+  }
+}
+
+c10::Device try_gpu(int index) {
+  if (index < 0) {
+    throw DeviceError("try_gpu(" + std::to_string(index) + "): a GPU's index cannot be negative; 0 is the first.");
+  }
+  if (index < num_gpus()) return gpu(index);
+  if (log_enabled(LogLevel::debug)) {
+    log_message(LogLevel::debug, "try_gpu(" + std::to_string(index) + "): not there, using the CPU");
+  }
+  return cpu();
+}
+
+std::vector<c10::Device> try_all_gpus() {
+  std::vector<c10::Device> devices;
+  const int count = num_gpus();
+  for (int i = 0; i < count; ++i) devices.push_back(gpu(i));
+  if (devices.empty()) devices.push_back(cpu());
+  return devices;
+}
+
+c10::Device with_index(c10::Device device) {
+  if (!at::accelerator::isAccelerator(device.type())) return c10::Device(device.type());
+  if (device.has_index() || count_devices(device.type()) == 0) return device;
+  return c10::impl::VirtualGuardImpl(device.type()).getDevice();
+}
+
+c10::Device present_device(c10::Device device) {
+  if (!at::accelerator::isAccelerator(device.type())) return with_index(device);
+  const int count = count_devices(device.type());
+  const int least = device.has_index() ? device.index() + 1 : 1;
+  if (count < least || (device.has_index() && device.index() < 0)) throw_not_there(device);
+  return with_index(device);
+}
+
+bool same_device(c10::Device a, c10::Device b) { return a == b || with_index(a) == with_index(b); }
+
+c10::Device parse_device(std::string_view name) {
+  const auto colon = name.find(':');
+  const auto word = name.substr(0, colon);
+  const bool has_index = colon != std::string_view::npos;
+  const int index = has_index ? parse_index(name.substr(colon + 1)) : 0;
+  if (index < 0) throw_not_a_device(name);
+  if (word == "cpu" && index == 0) return cpu();
+  if (word == "gpu") return gpu(index);
+  if (word == "auto" && !has_index) return try_gpu();
+  const auto type = parse_accelerator(word);
+  if (!type) throw_not_a_device(name);
+  return has_index ? device_at(*type, index) : c10::Device(*type);
+}
+
+void synchronize(c10::Device device) {
+  device = present_device(device);
+  if (at::accelerator::isAccelerator(device.type())) {
+    c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
+  }
+}
+
+std::optional<DeviceMemory> device_memory(c10::Device device) {
+  device = present_device(device);
+  auto* const allocator = dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device.type()));
+  if (allocator == nullptr) return std::nullopt;
+  try {
+    const auto [free, total] = allocator->getMemoryInfo(device.index());
+    return DeviceMemory{free, total};
+  } catch (const c10::NotImplementedError&) {  // this kind of device does not say
+    return std::nullopt;
+  }
+}
+
+}  // namespace use_gpu

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT
+//
+// The question every verb asks before it touches a device: which one is meant, and is it there?
+#pragma once
+
+#include <c10/core/Device.h>
+
+namespace use_gpu {
+
+/// The device with its index filled in: "cuda" becomes the current cuda device, "cpu:0" the CPU.
+[[nodiscard]] c10::Device with_index(c10::Device device);
+
+/// with_index(device), or DeviceError with the device, what exists, and the call that falls back.
+[[nodiscard]] c10::Device present_device(c10::Device device);
+
+}  // namespace use_gpu

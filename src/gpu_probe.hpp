@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+//
+// What LibTorch, CUDA and the driver answer about this machine's GPUs. explain_gpus() is a pure
+// function of these facts, so that tests can play every machine by writing them down:
+//
+//   std::string explain_gpus() { return explain(probe_gpus()); }
+#pragma once
+
+#include <use_gpu/gpu_info.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace use_gpu {
+
+/// The values of cudaError_t for which there is something better to say than CUDA's own words. They
+/// are spelled here because the decision is also compiled where there is no CUDA;
+/// gpu_probe_cuda.cpp checks them.
+enum CudaError : int {
+  k_cuda_insufficient_driver = 35,
+  k_cuda_devices_unavailable = 46,
+  k_cuda_no_device = 100,
+  k_cuda_invalid_device = 101,
+  k_cuda_no_kernel_image = 209,
+  k_cuda_operating_system = 304,
+  k_cuda_system_not_ready = 802,
+  k_cuda_compat_not_supported = 804,
+  k_cuda_unknown = 999
+};
+
+// Members have initializers so that a test names only those that matter to it.
+
+/// The runtime's own words in one line, empty if all is well, and its number if it gave one.
+struct RuntimeError {
+  std::string text = {};
+  int code = 0;
+};
+
+/// A GPU that num_gpus() counts.
+struct ProbedGpu {
+  /// As LibTorch's: "cuda:0".
+  std::string name = {};
+  /// "NVIDIA H200, compute capability 9.0"; empty where not known.
+  std::string model = {};
+  std::optional<std::uint64_t> memory_bytes = {};
+  /// What came of one small operation on it.
+  RuntimeError error = {};
+};
+
+/// What CUDA itself says.
+struct CudaFacts {
+  /// What came of counting the devices.
+  RuntimeError error = {};
+  /// The newest CUDA that the driver runs, e.g. "12.4"; empty if there is no driver.
+  std::string driver_version = {};
+  std::string runtime_version = {};
+  /// ProbedGpu::model of each device.
+  std::vector<std::string> models = {};
+};
+
+struct GpuFacts {
+  /// What LibTorch calls its GPUs: "cuda", "xpu", "sim" ...; empty if it has no accelerator.
+  std::string kind = {};
+  /// LibTorch has no accelerator, although it was built for CUDA.
+  bool cuda_not_loaded = false;
+  std::vector<ProbedGpu> gpus = {};
+  /// What came of using the first GPU where there is none; CUDA's answer is in `cuda`.
+  RuntimeError error = {};
+  /// Present where the kind is NVIDIA's.
+  std::optional<CudaFacts> cuda = {};
+  GpuReport report = {};
+  /// CUDA_VISIBLE_DEVICES, if it is set.
+  std::optional<std::string> visible_devices = {};
+};
+
+/// Asks everyone. Runs one small operation on every GPU and waits for it.
+[[nodiscard]] GpuFacts probe_gpus();
+
+/// CUDA's part, in gpu_probe_cuda.cpp. Creates no context.
+[[nodiscard]] CudaFacts probe_cuda();
+
+/// The decision: cause and next step, in at most 400 characters.
+[[nodiscard]] std::string explain(const GpuFacts& facts);
+
+}  // namespace use_gpu

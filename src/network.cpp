@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT
+#include <torch/nn/module.h>
+#include <use_gpu/device.hpp>
+#include <use_gpu/errors.hpp>
+#include <use_gpu/network.hpp>
+
+#include <algorithm>
+#include <ostream>
+#include <sstream>
+#include <unordered_set>
+#include <utility>
+
+#include "device_check.hpp"
+#include "log_message.hpp"
+#include "message.hpp"
+#include "text_table.hpp"
+
+namespace use_gpu {
+namespace {
+
+// Parameters, their gradients and buffers, tied ones once.
+std::vector<at::Tensor> all_tensors(const torch::nn::Module& net) {
+  std::vector<at::Tensor> all;
+  std::unordered_set<at::TensorImpl*> seen;
+  const auto add = [&](const at::Tensor& x) {
+    if (x.defined() && seen.insert(x.unsafeGetTensorImpl()).second) all.push_back(x);
+  };
+  for (const auto& parameter : net.parameters()) {
+    add(parameter);
+    add(parameter.grad());
+  }
+  for (const auto& buffer : net.buffers()) add(buffer);
+  return all;
+}
+
+// Swaps the data of tensors, each of which keeps its identity; all goes back unless commit() is reached.
+class DataSwap {
+ public:
+  DataSwap() = default;
+  ~DataSwap() {
+    try {
+      for (const auto& [tensor, before] : swapped_) tensor.set_data(before);
+    } catch (const std::exception& error) {
+      log_message(LogLevel::error, std::string("place: could not undo a failed move: ") + error.what());
+    }
+  }
+  DataSwap(const DataSwap&) = delete;
+  DataSwap& operator=(const DataSwap&) = delete;
+
+  void swap(const at::Tensor& tensor, const at::Tensor& data) {
+    swapped_.emplace_back(tensor, tensor.detach());
+    tensor.set_data(data);
+  }
+  void commit() noexcept { swapped_.clear(); }
+
+ private:
+  std::vector<std::pair<at::Tensor, at::Tensor>> swapped_;
+};
+
+void warn_if_nothing_is_registered(const torch::nn::Module& net, std::string_view function) {
+  if (!net.parameters().empty() || !net.buffers().empty() || !net.children().empty()) return;
+  log_message(LogLevel::warning, std::string(function) + "(" + clipped(net.name(), 60) +
+                                     "): nothing registered: was register_module forgotten?");
+}
+
+PlacedTensor placed(const std::string& name, const at::Tensor& x, bool is_buffer) {
+  return {name,      is_buffer, c10::getDtypeNames(x.scalar_type()).first, x.sizes().vec(), x.device(),
+          x.nbytes()};
+}
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  std::ostringstream text;
+  text << at::IntArrayRef(shape);
+  return text.str();
+}
+
+}  // namespace
+
+void place(ModuleRef net, c10::Device device) {
+  torch::nn::Module& module = net.get();
+  device = present_device(device);
+  warn_if_nothing_is_registered(module, "place");
+  // Data made in inference mode would refuse every later write outside of it.
+  const c10::InferenceMode no_inference_mode(false);
+  const at::NoGradGuard no_grad;
+
+  // What can fail for want of memory or of a kernel comes first and changes nothing.
+  std::vector<std::pair<at::Tensor, at::Tensor>> moves;
+  for (const auto& x : all_tensors(module)) {
+    if (!same_device(x.device(), device)) moves.emplace_back(x, x.detach().to(device));
+  }
+  DataSwap swap;
+  for (const auto& [x, data] : moves) swap.swap(x, data);
+  module.to(device);
+  const Placement result = placement(module);
+  if (!result.tensors().empty() && !same_device(result.single_device(), device)) {
+    throw DeviceError("place: the network went to " + result.single_device().str() + " instead of " +
+                      device.str() + ": does one of its modules override to()?");
+  }
+  swap.commit();
+}
+
+Placement::Placement(std::vector<PlacedTensor> tensors) : tensors_(std::move(tensors)) {}
+
+const std::vector<PlacedTensor>& Placement::tensors() const noexcept { return tensors_; }
+
+std::vector<c10::Device> Placement::devices() const {
+  std::vector<c10::Device> devices;
+  for (const auto& x : tensors_) {
+    if (std::find(devices.begin(), devices.end(), x.device) == devices.end()) {
+      devices.push_back(x.device);
+    }
+  }
+  return devices;
+}
+
+c10::Device Placement::single_device() const {
+  if (tensors_.empty()) {
+    throw ArgumentError(
+        "placement: the network has no parameters and no buffers, so it is on no device. Was "
+        "register_module forgotten?");
+  }
+  const c10::Device first = tensors_.front().device;
+  std::string strays;
+  for (const auto& x : tensors_) {
+    if (x.device != first) strays += (strays.empty() ? "" : ", ") + x.name + " on " + x.device.str();
+  }
+  if (strays.empty()) return first;
+  throw DeviceMismatch("placement: the network is on several devices: " + clipped(tensors_.front().name, 60) +
+                       " on " + first.str() + ", but " + clipped(strays, 150) +
+                       ". use_gpu::place(net, device) puts all of it on one.");
+}
+
+Placement placement(ConstModuleRef net) {
+  const torch::nn::Module& module = net.get();
+  std::vector<PlacedTensor> tensors;
+  for (const auto& item : module.named_parameters()) {
+    tensors.push_back(placed(item.key(), item.value(), /*is_buffer=*/false));
+  }
+  for (const auto& item : module.named_buffers()) {
+    tensors.push_back(placed(item.key(), item.value(), /*is_buffer=*/true));
+  }
+  return Placement(std::move(tensors));
+}
+
+std::ostream& operator<<(std::ostream& out, const Placement& placement) {
+  TextTable table({"name", "kind", "dtype", "shape", "device", "bytes"});
+  for (const auto& x : placement.tensors()) {
+    table.add_row({x.name, x.is_buffer ? "buffer" : "parameter", x.dtype, shape_text(x.shape),
+                   x.device.str(), std::to_string(x.bytes)});
+  }
+  return out << table;
+}
+
+}  // namespace use_gpu

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+//
+// All operations that are not implemented elsewhere here: LibTorch's boxed CPU fallback computes them.
+// It gathers operands from anywhere without a word, so the check that a GPU's kernels make, all on one
+// device, is made here first.
+#include <ATen/Functions.h>
+#include <ATen/native/CPUFallback.h>
+#include <c10/core/DeviceGuard.h>
+#include <torch/library.h>
+
+#include <array>
+#include <tuple>
+
+#include "backend.hpp"
+
+namespace use_gpu::simulated {
+namespace {
+
+// Indexing takes its indices from the CPU, on a GPU too.
+bool takes_operands_from_the_cpu(const std::string& name) {
+  return name == "aten::index.Tensor" || name == "aten::index.Tensor_out" ||
+         name == "aten::index_put_" || name == "aten::_index_put_impl_";
+}
+
+// The first device of the operands; throws, in LibTorch's words, if another one follows.
+std::optional<c10::Device> common_device(const c10::OperatorHandle& op,
+                                         c10::ArrayRef<c10::IValue> arguments) {
+  std::optional<c10::Device> common;
+  const bool mixed = takes_operands_from_the_cpu(c10::toString(op.operator_name()));
+  const auto add = [&](const at::Tensor& x) {
+    if (!x.defined() || (x.is_cpu() && (x.dim() == 0 || mixed))) return;
+    if (!common) common = x.device();
+    TORCH_CHECK(*common == x.device(), "Expected all tensors to be on the same device, but found at ",
+                "least two devices, ", *common, " and ", x.device(), "! (", op.operator_name(), ")");
+  };
+  for (const auto& argument : arguments) {
+    if (argument.isTensor()) add(argument.toTensor());
+    if (argument.isTensorList()) {
+      for (const at::Tensor& x : argument.toTensorVector()) add(x);
+    }
+    if (argument.isOptionalTensorList()) {
+      for (const std::optional<at::Tensor>& x : argument.toOptionalTensorVector()) {
+        if (x) add(*x);
+      }
+    }
+  }
+  return common;
+}
+
+void compute_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const auto arguments = op.schema().arguments().size();
+  const auto common = common_device(op, torch::jit::last(*stack, arguments));
+  const c10::DeviceGuard guard(common && common->type() == k_type ? *common : current_device());
+  for (auto i = stack->size() - arguments; i < stack->size(); ++i) {
+    c10::IValue& argument = (*stack)[i];
+    if (argument.isGenerator() && argument.toGenerator().device().type() == k_type) {
+      argument = host_generator(argument.toGenerator());
+    }
+  }
+  const InsideDevice inside;
+  at::native::cpu_fallback(op, stack);
+}
+
+// Convolution asks a backend for these two operations, which the CPU does not have.
+at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
+                       const std::optional<at::Tensor>& bias, c10::IntArrayRef stride,
+                       c10::IntArrayRef padding, c10::IntArrayRef dilation, bool transposed,
+                       c10::IntArrayRef output_padding, std::int64_t groups) {
+  const InsideDevice inside;
+  const at::Tensor host_bias = bias && bias->defined() ? bias->cpu() : at::Tensor();
+  return at::convolution(input.cpu(), weight.cpu(), host_bias, stride, padding, dilation, transposed,
+                         output_padding, groups)
+      .to(input.device());
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
+    const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight, c10::IntArrayRef stride,
+    c10::IntArrayRef padding, c10::IntArrayRef dilation, bool transposed,
+    c10::IntArrayRef output_padding, std::int64_t groups, std::array<bool, 3> mask) {
+  const InsideDevice inside;
+  const std::int64_t bias_size = transposed ? weight.size(1) * groups : weight.size(0);
+  auto [grad_input, grad_weight, grad_bias] =
+      at::convolution_backward(grad.cpu(), input.cpu(), weight.cpu(), {{bias_size}}, stride, padding,
+                               dilation, transposed, output_padding, groups, mask);
+  const auto back = [&](const at::Tensor& x) { return x.defined() ? x.to(input.device()) : x; };
+  return {back(grad_input), back(grad_weight), back(grad_bias)};
+}
+
+TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&compute_on_cpu>());
+}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("convolution_overrideable", convolution);
+  m.impl("convolution_backward_overrideable", convolution_backward);
+}
+
+}  // namespace
+}  // namespace use_gpu::simulated

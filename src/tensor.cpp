@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+#include <ATen/ATen.h>
+#include <use_gpu/device.hpp>
+#include <use_gpu/errors.hpp>
+#include <use_gpu/tensor.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <ostream>
+#include <sstream>
+
+#include "device_check.hpp"
+#include "message.hpp"
+
+namespace use_gpu {
+namespace {
+
+// Names and shapes come from the user and may be long; an error must keep room for its remedy.
+constexpr std::size_t k_name_length = 24;
+constexpr std::size_t k_shape_length = 30;
+
+std::string text_of(const at::Tensor& x, std::size_t shape_length) {
+  std::ostringstream shape;
+  shape << x.sizes();
+  std::ostringstream text;
+  text << c10::getDtypeNames(x.scalar_type()).first << clipped(shape.str(), shape_length);
+  if (x.layout() != c10::kStrided) text << ' ' << x.layout();
+  text << " on " << x.device();
+  return text.str();
+}
+
+void check_defined(std::string_view operation, std::string_view name, const at::Tensor& x) {
+  if (x.defined()) return;
+  throw ArgumentError(clipped(operation, 2 * k_name_length) + ": " + clipped(name, k_name_length) +
+                      " is an undefined tensor; give it a value first, for example with torch::ones.");
+}
+
+// LibTorch lets a CPU tensor of zero dimensions take part in any device's operation, as a number.
+bool fits_anywhere(const at::Tensor& x) { return x.dim() == 0 && x.is_cpu(); }
+
+[[noreturn]] void throw_mismatch(std::string_view operation, const NamedTensor& a,
+                                 const NamedTensor& b) {
+  const std::string first = clipped(a.name, k_name_length);
+  const std::string second = clipped(b.name, k_name_length);
+  throw DeviceMismatch(clipped(operation, 2 * k_name_length) + ": " + first + " is " +
+                       text_of(a.tensor, k_shape_length) + ", " + second + " is " +
+                       text_of(b.tensor, k_shape_length) +
+                       ". Both must be on one device; move one, for example with use_gpu::to_device(" +
+                       second + ", " + first + ".device()).");
+}
+
+}  // namespace
+
+at::Tensor to_device(const at::Tensor& x, c10::Device device) {
+  check_defined("to_device", "x", x);
+  device = present_device(device);
+  return same_device(x.device(), device) ? x : x.to(device);
+}
+
+at::Tensor copy_to(const at::Tensor& x, c10::Device device) {
+  check_defined("copy_to", "x", x);
+  device = present_device(device);
+  return x.to(device, x.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
+}
+
+at::Tensor checked_add(const at::Tensor& x, const at::Tensor& y) {
+  // The common case first and alone: this function may cost 1 % of x.add(y).
+  if (C10_UNLIKELY(!x.defined() || !y.defined() || x.device() != y.device())) {
+    check_same_device("checked_add", {{"x", x}, {"y", y}});
+  }
+  return x.add(y);
+}
+
+void check_same_device(std::string_view operation, c10::ArrayRef<NamedTensor> operands) {
+  const NamedTensor* first = nullptr;
+  for (const auto& operand : operands) {
+    check_defined(operation, operand.name, operand.tensor);
+    if (fits_anywhere(operand.tensor)) continue;
+    if (first == nullptr) first = &operand;
+    if (!same_device(first->tensor.device(), operand.tensor.device())) throw_mismatch(operation, *first, operand);
+  }
+}
+
+std::string describe(const at::Tensor& x) {
+  return x.defined() ? text_of(x, std::numeric_limits<std::size_t>::max()) : "undefined tensor";
+}
+
+Shown show(const at::Tensor& x) { return {x}; }
+
+std::ostream& operator<<(std::ostream& out, const Shown& shown) {
+  const at::Tensor& x = shown.tensor;
+  if (!x.defined()) return out << describe(x);
+  std::ostringstream values;
+  at::print(values, x.is_meta() ? x : to_device(x, cpu()), /*linesize=*/80);
+  std::string text = values.str();
+  // LibTorch ends with "[ CPUFloatType{2,3} ]", which would name the device of the printed copy.
+  if (x.layout() == c10::kStrided) text.resize(std::min(text.size(), text.rfind("[ ")));
+  return out << text << describe(x);
+}
+
+}  // namespace use_gpu

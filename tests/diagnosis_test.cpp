@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: MIT
+#include <gtest/gtest.h>
+#include <use_gpu/device.hpp>
+#include <use_gpu/diagnosis.hpp>
+
+#include <algorithm>
+#include <iostream>
+
+#include "gpu_probe.hpp"
+
+namespace use_gpu {
+namespace {
+
+// The text names the cause and the next step, whole and in one line. It is printed as well: only a
+// person can tell whether it helps.
+void expect_explains(const std::string& text, const std::vector<std::string>& cause,
+                     const std::vector<std::string>& next_step) {
+  std::cout << text << "  [" << text.size() << "]\n";
+  for (const std::string& part : cause) EXPECT_NE(text.find(part), std::string::npos) << part;
+  for (const std::string& part : next_step) EXPECT_NE(text.find(part), std::string::npos) << part;
+  EXPECT_LE(text.size(), 400U);
+  EXPECT_EQ(text.back(), '.');
+  EXPECT_FALSE(text.ends_with("...")) << "cut";
+  EXPECT_EQ(std::ranges::count(text, '\n'), 0);
+}
+
+// A machine where the driver sees that many cards, CUDA sees `gpus` of them and each works.
+GpuFacts machine(std::size_t cards, std::size_t gpus) {
+  GpuFacts facts{.kind = "cuda"};
+  facts.report.driver_version = "580.65.06";
+  facts.report.gpus.resize(cards);
+  facts.cuda = CudaFacts{.driver_version = "13.0", .runtime_version = "13.0"};
+  for (std::size_t i = 0; i < gpus; ++i) {
+    facts.gpus.push_back({.name = "cuda:" + std::to_string(i),
+                          .model = "NVIDIA H200, compute capability 9.0",
+                          .memory_bytes = 150'110'011'392});
+  }
+  return facts;
+}
+
+GpuFacts counting_fails(std::size_t cards, int code, const std::string& words) {
+  GpuFacts facts = machine(cards, 0);
+  facts.cuda->error = {"CUDA error " + std::to_string(code) + ": " + words, code};
+  return facts;
+}
+
+GpuFacts no_device(std::size_t cards) {
+  return counting_fails(cards, k_cuda_no_device, "no CUDA-capable device is detected");
+}
+
+// The second of two GPUs fails. It has the longest name of any so far.
+GpuFacts second_fails(int code, const std::string& words) {
+  GpuFacts facts = machine(2, 2);
+  facts.gpus[1].model =
+      "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition, compute capability 12.0";
+  facts.gpus[1].memory_bytes.reset();
+  facts.gpus[1].error = {"CUDA error: " + words, code};
+  return facts;
+}
+
+TEST(Explain, NamesTheGpusThatCanBeUsed) {
+  expect_explains(explain(machine(1, 1)), {"1 GPU can be used", "cuda:0"},
+                  {"NVIDIA H200, compute capability 9.0, 139.8 GiB"});
+}
+
+TEST(Explain, NamesEqualGpusTogether) {
+  GpuFacts facts = machine(9, 9);
+  facts.gpus[8].model = "NVIDIA L4, compute capability 8.9";
+  facts.gpus[8].memory_bytes = 23'609'475'072;
+  expect_explains(explain(facts), {"9 GPUs can be used", "cuda:0 to cuda:7 (NVIDIA H200"},
+                  {"cuda:8 (NVIDIA L4, compute capability 8.9, 22.0 GiB)"});
+}
+
+TEST(Explain, SaysThatVisibleDevicesHidesSomeGpus) {
+  GpuFacts facts = machine(8, 1);
+  facts.visible_devices = "3";
+  expect_explains(explain(facts), {"1 GPU can be used"},
+                  {"CUDA_VISIBLE_DEVICES=\"3\" hides the others of 8"});
+}
+
+TEST(Explain, StaysShortWithManyDifferentGpus) {
+  GpuFacts facts = machine(128, 128);
+  for (ProbedGpu& gpu : facts.gpus) gpu.model = gpu.name + std::string(1000, 'x');
+  facts.visible_devices = std::string(1'000'000, '\n');
+  facts.report.gpus.resize(200);
+  expect_explains(explain(facts), {"128 GPUs can be used", "cuda:0"}, {"CUDA_VISIBLE_DEVICES=\""});
+}
+
+TEST(Explain, NamesTheDevicesOfAnotherAccelerator) {
+  const GpuFacts facts{.kind = "xpu", .gpus = {{.name = "xpu:0"}, {.name = "xpu:1"}}};
+  expect_explains(explain(facts), {"2 GPUs can be used"}, {"xpu:0 to xpu:1"});
+}
+
+TEST(Explain, SaysThatGpusAreSimulatedAndHowToSwitchThemOff) {
+  const GpuFacts facts{.kind = "sim", .gpus = {{.name = "sim:0"}, {.name = "sim:1"}}};
+  expect_explains(explain(facts), {"2 GPUs", "simulated", "sim:0 to sim:1"},
+                  {"unset USE_GPU_SIMULATED_GPUS", "use_gpu::simulate_gpus()"});
+}
+
+TEST(Explain, SaysThatLibTorchHasNoCuda) {
+  expect_explains(explain({}), {"built without CUDA", "so no GPU can be used."},
+                  {"scripts/setup", "-DTorch_DIR="});
+}
+
+TEST(Explain, CountsTheCardsThatALibTorchWithoutCudaLeavesUnused) {
+  GpuFacts facts;
+  facts.report.gpus.resize(2);
+  expect_explains(explain(facts), {"built without CUDA", "though the driver sees 2 GPUs"},
+                  {"scripts/setup", "-DTorch_DIR="});
+}
+
+TEST(Explain, SaysThatTheLinkerDroppedLibtorchCuda) {
+  expect_explains(explain({.cuda_not_loaded = true}),
+                  {"libtorch_cuda.so is not loaded", "the linker drops it"},
+                  {"target_link_libraries(app use_gpu::use_gpu)", "\"${TORCH_LIBRARIES}\"",
+                   "-Wl,--no-as-needed -ltorch_cuda"});
+}
+
+TEST(Explain, SaysThatThereIsNoDriver) {
+  GpuFacts facts =
+      counting_fails(0, k_cuda_insufficient_driver, "CUDA driver version is insufficient");
+  facts.cuda->driver_version.clear();
+  facts.report.problem = "No NVIDIA driver was found (...). Install its driver.";
+  expect_explains(explain(facts), {"No NVIDIA driver was found"}, {"Install its driver"});
+}
+
+TEST(Explain, LeavesTheDriversOwnProblemWhole) {
+  GpuFacts facts = no_device(0);
+  facts.report.problem = std::string(399, 'x') + '.';
+  EXPECT_EQ(explain(facts), facts.report.problem);
+  facts.report.gpus.resize(1);
+  EXPECT_EQ(explain(facts), facts.report.problem);
+}
+
+TEST(Explain, SaysThatOnlyThePartOfTheDriverForComputingIsMissing) {
+  GpuFacts facts =
+      counting_fails(1, k_cuda_insufficient_driver, "CUDA driver version is insufficient");
+  facts.cuda->driver_version.clear();
+  expect_explains(explain(facts), {"The driver sees 1 GPU", "libcuda.so.1, is not found"},
+                  {"NVIDIA_DRIVER_CAPABILITIES=compute,utility", "libnvidia-compute"});
+}
+
+TEST(Explain, NamesBothVersionsWhenTheDriverIsTooOld) {
+  GpuFacts facts =
+      counting_fails(1, k_cuda_insufficient_driver, "CUDA driver version is insufficient");
+  facts.report.driver_version = "550.54.14";
+  facts.cuda->driver_version = "12.4";
+  expect_explains(explain(facts),
+                  {"driver 550.54.14 is too old", "CUDA up to 12.4", "built for CUDA 13.0"},
+                  {"Update the driver", "a LibTorch built for CUDA 12.4 or older"});
+}
+
+TEST(Explain, QuotesTheVisibleDevicesThatHideEveryGpu) {
+  for (const auto& [value, quoted] :
+       {std::pair("", "\"\""), {"-1", "\"-1\""}, {"\x1b[2J", "\"\\x1b[2J\""}}) {
+    GpuFacts facts = no_device(2);
+    facts.visible_devices = value;
+    expect_explains(explain(facts),
+                    {"The driver sees 2 GPUs", std::string("CUDA_VISIBLE_DEVICES=") + quoted},
+                    {"Unset it", "`nvidia-smi -L`"});
+  }
+}
+
+TEST(Explain, KeepsLongVisibleDevicesShort) {
+  GpuFacts facts = counting_fails(2, k_cuda_invalid_device, "invalid device ordinal");
+  facts.visible_devices = std::string(1'000'000, '\n');
+  expect_explains(explain(facts), {"CUDA_VISIBLE_DEVICES=\"\\x0a"}, {"Unset it"});
+}
+
+TEST(Explain, DoesNotBlameVisibleDevicesForAnotherError) {
+  GpuFacts facts = counting_fails(8, k_cuda_system_not_ready, "system not yet initialized");
+  facts.visible_devices = "0";
+  EXPECT_EQ(explain(facts).find("CUDA_VISIBLE_DEVICES"), std::string::npos);
+}
+
+TEST(Explain, GivesCudasOwnErrorAndTheNextStep) {
+  struct Case {
+    int code;
+    std::string words, next_step;
+  };
+  const std::vector<Case> cases = {
+      {k_cuda_no_device, "no CUDA-capable device is detected", "MIG"},
+      {k_cuda_operating_system, "OS call failed or operation not supported on this OS",
+       "modprobe nvidia_uvm"},
+      {k_cuda_system_not_ready, "system not yet initialized", "start nvidia-fabricmanager"},
+      {k_cuda_compat_not_supported, "forward compatibility was attempted on non supported HW",
+       "LD_LIBRARY_PATH"},
+      {k_cuda_unknown, "unknown error", "modprobe nvidia_uvm"},
+      {3, "initialization error", "`sudo dmesg | grep NVRM`"}};
+  for (const auto& [code, words, next_step] : cases) {
+    expect_explains(explain(counting_fails(8, code, words)),
+                    {"The driver sees 8 GPUs", "CUDA error " + std::to_string(code) + ": " + words},
+                    {next_step});
+  }
+}
+
+TEST(Explain, SaysThatAnEarlierCountIsKept) {
+  expect_explains(explain(machine(1, 0)), {"LibTorch keeps its first count"}, {"Restart"});
+}
+
+TEST(Explain, NamesTheArchitectureThatLibTorchHasNoCodeFor) {
+  GpuFacts facts = machine(1, 1);
+  facts.gpus[0].model = "NVIDIA GeForce GTX 750, compute capability 5.0";
+  facts.gpus[0].error = {"CUDA error: no kernel image is available for execution on the device",
+                         k_cuda_no_kernel_image};
+  expect_explains(
+      explain(facts),
+      {"Of 1 GPU counted, 0 can be used", "cuda:0", "compute capability 5.0", "no code"},
+      {"an older CUDA", "TORCH_CUDA_ARCH_LIST"});
+  expect_explains(explain(second_fails(k_cuda_no_kernel_image, "no kernel image is available")),
+                  {"Of 2 GPUs counted, 1 can be used", "cuda:1", "compute capability 12.0"},
+                  {"a newer LibTorch", "TORCH_CUDA_ARCH_LIST"});
+}
+
+TEST(Explain, SaysThatAGpuIsBusyInExclusiveMode) {
+  expect_explains(explain(second_fails(k_cuda_devices_unavailable,
+                                       "CUDA-capable device(s) is/are busy or unavailable")),
+                  {"Of 2 GPUs counted, 1 can be used", "cuda:1", "busy", "exclusive"},
+                  {"End that program", "--compute-mode=DEFAULT"});
+}
+
+TEST(Explain, GivesAGpusOwnErrorAndTheNextStep) {
+  expect_explains(explain(second_fails(719, "unspecified launch failure")),
+                  {"Of 2 GPUs counted, 1 can be used", "cuda:1", "unspecified launch failure"},
+                  {"Restart the program", "`nvidia-smi`"});
+  expect_explains(explain(second_fails(0, "out of memory. Tried " + std::string(1000, 'x'))),
+                  {"cuda:1", "out of memory"}, {"what else uses the device"});
+}
+
+TEST(Explain, DoesNotReadAnotherRuntimesCodesAsCudas) {
+  GpuFacts facts = second_fails(k_cuda_no_kernel_image, "HIP error: invalid kernel file");
+  facts.cuda.reset();
+  expect_explains(explain(facts), {"invalid kernel file"}, {"Restart the program"});
+}
+
+TEST(Explain, GivesTheErrorOfAnotherAcceleratorWithoutDevices) {
+  GpuFacts facts{.kind = "xpu", .error = {"No XPU devices are available"}};
+  facts.report.problem = "No NVIDIA driver was found.";
+  expect_explains(explain(facts), {"built for xpu", "No XPU devices are available"},
+                  {"driver is installed", "may open the device"});
+}
+
+// Whatever this machine is.
+TEST(ExplainGpus, ExplainsThisMachineAndChangesNothing) {
+  const int count = num_gpus();
+  testing::internal::CaptureStderr();
+  testing::internal::CaptureStdout();
+  const std::string text = explain_gpus();
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  expect_explains(text, {count > 0 ? gpu().str() : ""}, {});
+  EXPECT_EQ(text.find("cannot be examined"), std::string::npos);
+  EXPECT_EQ(text.find("simulated") != std::string::npos, gpu().type() == c10::kPrivateUse1);
+  EXPECT_EQ(num_gpus(), count);
+  EXPECT_EQ(try_gpu(), count > 0 ? gpu() : cpu());
+}
+
+}  // namespace
+}  // namespace use_gpu

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+#include "message.hpp"
+
+#include <gtest/gtest.h>
+
+namespace use_gpu {
+namespace {
+
+TEST(Clipped, LeavesAloneWhatFits) {
+  EXPECT_EQ(clipped("", 3), "");
+  EXPECT_EQ(clipped("abcd", 4), "abcd");
+}
+
+TEST(Clipped, EndsInDotsWithinTheLength) { EXPECT_EQ(clipped("abcdefgh", 7), "abcd..."); }
+
+TEST(Clipped, NeverCutsAUtf8Character) {
+  const std::string text = "ab\xc3\xa4\xc3\xb6\xc3\xbc";  // ab and three umlauts of two bytes
+  EXPECT_EQ(clipped(text, 7), "ab\xc3\xa4...");
+  EXPECT_EQ(clipped(text, 6), "ab...");
+  EXPECT_EQ(clipped("\xf0\x9f\x98\x80\xf0\x9f\x98\x80", 7), "\xf0\x9f\x98\x80...");
+  EXPECT_EQ(clipped(std::string(10, '\x80'), 5), "...") << "not UTF-8: nothing to keep whole";
+}
+
+TEST(InQuotes, ShowsUnprintableBytesAsHexadecimal) {
+  using std::string_view_literals::operator""sv;
+  EXPECT_EQ(in_quotes("cuda:0"), "\"cuda:0\"");
+  EXPECT_EQ(in_quotes("a\0\x1b\xff"sv), "\"a\\x00\\x1b\\xff\"");
+}
+
+TEST(InQuotes, ClipsLongTexts) {
+  EXPECT_EQ(in_quotes(std::string(1000, 'x')), '"' + std::string(40, 'x') + "...\"");
+}
+
+}  // namespace
+}  // namespace use_gpu

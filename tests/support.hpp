@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+//
+// What the tests share. Each test program runs with 0, 1, 2 and 8 simulated GPUs, and once more on
+// real ones where there are some (see main.cpp), so a test says how many it needs.
+#pragma once
+
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <gtest/gtest.h>
+#include <use_gpu/device.hpp>
+
+#include <optional>
+#include <string>
+
+/// Skips a test, aloud, where there are fewer GPUs than it needs.
+#define USE_GPU_TEST_NEEDS(count)                                                    \
+  if (use_gpu::num_gpus() < (count)) {                                               \
+    GTEST_SKIP() << "needs " << (count) << " GPUs, found " << use_gpu::num_gpus();   \
+  }                                                                                  \
+  static_assert(true)
+
+namespace use_gpu::test {
+
+/// The current GPU of this thread; nothing where there is none.
+inline std::optional<c10::Device> current_gpu() {
+  if (num_gpus() == 0) return std::nullopt;
+  return c10::impl::VirtualGuardImpl(gpu().type()).getDevice();
+}
+
+/// A GPU that is not there.
+inline c10::Device absent_gpu() { return gpu(127); }
+
+/// The text of the error that `action` throws. It must be exactly an Error, of at most 400 characters,
+/// without a backtrace, and leave the current device as it was; or else the test fails.
+template <class Error, class Action>
+std::string error_of(const Action& action) {
+  const auto before = current_gpu();
+  try {
+    action();
+  } catch (const c10::Error& error) {
+    const std::string text = error.what();
+    EXPECT_EQ(typeid(error), typeid(Error)) << text;
+    EXPECT_LE(text.size(), 400U) << text;
+    EXPECT_EQ(text, error.what_without_backtrace());
+    EXPECT_EQ(before, current_gpu()) << text;
+    return text;
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return {};
+}
+
+/// Whether `text` contains `part`; for EXPECT_TRUE, which then shows both.
+inline testing::AssertionResult has(const std::string& text, const std::string& part) {
+  if (text.find(part) != std::string::npos) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << "\"" << part << "\" is not in \"" << text << "\"";
+}
+
+}  // namespace use_gpu::test

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+#include "text_table.hpp"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+namespace use_gpu {
+namespace {
+
+std::string printed(const TextTable& table) {
+  std::ostringstream text;
+  text << table;
+  return text.str();
+}
+
+TEST(TextTable, AlignsTextToTheLeftAndNumbersToTheRight) {
+  TextTable table({"name", "bytes", "device"});
+  table.add_row({"0.weight", "12", "cpu"});
+  table.add_row({"b", "1234567", "sim:0"});
+  EXPECT_EQ(printed(table),
+            "name        bytes  device\n"
+            "0.weight       12  cpu\n"
+            "b         1234567  sim:0\n");
+}
+
+TEST(TextTable, PrintsItsHeaderAlone) {
+  EXPECT_EQ(printed(TextTable({"name", "bytes"})), "name  bytes\n");
+}
+
+TEST(TextTable, KeepsEmptyCells) {
+  TextTable table({"a", "b"});
+  table.add_row({"", "x"});
+  table.add_row({"y", ""});
+  EXPECT_EQ(printed(table), "a  b\n   x\ny\n");
+}
+
+}  // namespace
+}  // namespace use_gpu

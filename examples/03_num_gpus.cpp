@@ -1,7 +1,8 @@
 // Chapter cell "num_gpus()": how many GPUs this program can use.
-// Look at: on a machine without one the answer is 0, not an error.
+// Look at: on a machine without one the answer is 0, not an error; and why it is what it is.
 
 #include <use_gpu/device.hpp>
+#include <use_gpu/diagnosis.hpp>
 
 #include <iostream>
 
@@ -11,4 +12,5 @@ int main() {
   for (int i = 0; i < count; ++i) {
     std::cout << "  " << use_gpu::gpu(i) << '\n';
   }
+  std::cout << use_gpu::explain_gpus() << '\n';
 }

@@ -12,6 +12,7 @@
 #include "device_check.hpp"
 #include "log_message.hpp"
 #include "message.hpp"
+#include "quiet_warnings.hpp"
 
 namespace use_gpu {
 namespace {
@@ -27,16 +28,10 @@ c10::Device device_at(c10::DeviceType type, int index) {
   return {type, static_cast<c10::DeviceIndex>(index)};
 }
 
-// LibTorch warns on stderr when it counts GPUs and the driver is too old; here that is debug output.
-class WarningsToDebugLog final : public c10::WarningHandler {
-  void process(const c10::Warning& warning) override { log_message(LogLevel::debug, warning.msg()); }
-};
-
 int count_devices(c10::DeviceType type) noexcept {
   try {
     if (!c10::impl::hasDeviceGuardImpl(type)) return 0;
-    WarningsToDebugLog handler;
-    const c10::WarningUtils::WarningHandlerGuard guard(&handler);
+    const QuietWarnings quiet;
     return c10::impl::VirtualGuardImpl(type).deviceCount();
   } catch (...) {  // a device that cannot even be counted cannot be used
     return 0;

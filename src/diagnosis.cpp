@@ -15,13 +15,14 @@ std::string counted(std::size_t gpus) {
   return std::to_string(gpus) + (gpus == 1 ? " GPU" : " GPUs");
 }
 
-// "cuda:0 to cuda:3 (NVIDIA H200, compute capability 9.0, 139.8 GiB)", or what is known of that.
+// "cuda:0 to cuda:3 (NVIDIA H200, compute capability 9.0, 139.8 GiB each)", as far as known.
 std::string described(const ProbedGpu& first, const ProbedGpu& last) {
   std::string details = clipped(first.model, 100);
   if (first.memory_bytes) {
     char memory[40];
-    std::snprintf(memory, sizeof memory, "%.1f GiB",
-                  static_cast<double>(*first.memory_bytes) / (1 << 30));
+    std::snprintf(memory, sizeof memory, "%.1f GiB%s",
+                  static_cast<double>(*first.memory_bytes) / (1 << 30),
+                  first.name == last.name ? "" : " each");
     details += (details.empty() ? "" : ", ") + std::string(memory);
   }
   return first.name + (first.name == last.name ? "" : " to " + last.name) +
@@ -44,8 +45,8 @@ std::string described(const std::vector<ProbedGpu>& gpus) {
 std::string all_well(const GpuFacts& facts) {
   std::string text = counted(facts.gpus.size()) + " can be used: " + described(facts.gpus) + '.';
   if (facts.cuda && facts.visible_devices && facts.report.gpus.size() > facts.gpus.size()) {
-    text += " CUDA_VISIBLE_DEVICES=" + in_quotes(*facts.visible_devices) + " hides the others of " +
-            std::to_string(facts.report.gpus.size()) + '.';
+    text += " The machine has " + std::to_string(facts.report.gpus.size()) +
+            "; CUDA_VISIBLE_DEVICES hides the others.";
   }
   return text;
 }
@@ -73,9 +74,12 @@ std::string no_accelerator(const GpuFacts& facts) {
 // What to do where CUDA cannot count the GPUs that the driver sees.
 const char* remedy(int code) {
   switch (code) {
+    case k_cuda_stub_library:
+      return "It is meant for linking and hides the driver's libcuda.so.1: remove its folder "
+             "(lib64/stubs of the CUDA Toolkit) from LD_LIBRARY_PATH.";
     case k_cuda_no_device:
-      return "`nvidia-smi -L` lists them; one that is divided by MIG needs an instance, listed "
-             "below it. A container or job must be given the GPUs anew after such a change.";
+      return "`nvidia-smi -L` lists them. One in MIG mode needs an instance (`sudo nvidia-smi mig "
+             "-cgi <profile> -C`); a container or job must be given its GPUs (`--gpus all`).";
     case k_cuda_operating_system:
     case k_cuda_unknown:
       return "Reload the driver's module, `sudo modprobe -r nvidia_uvm && sudo modprobe "
@@ -100,9 +104,9 @@ std::string no_cuda_gpu(const GpuFacts& facts, const CudaFacts& cuda) {
     return "The NVIDIA driver" + (version.empty() ? "" : ' ' + version) +
            " is too old for this LibTorch: it runs CUDA up to " + cuda.driver_version +
            ", and LibTorch was built for CUDA " + cuda.runtime_version +
-           ". Update the driver, until `nvidia-smi` shows CUDA " + cuda.runtime_version +
-           " or later, or install a LibTorch built for CUDA " + cuda.driver_version +
-           " or older (pytorch.org).";
+           ". Update the driver (a container has the host's), until `nvidia-smi` shows CUDA " +
+           cuda.runtime_version + " or later, or install a LibTorch built for CUDA " +
+           cuda.driver_version + " or older (pytorch.org).";
   }
   if (code == 0) {
     return "CUDA can use the GPUs now, but it could not when this program first counted them, and "
@@ -110,7 +114,7 @@ std::string no_cuda_gpu(const GpuFacts& facts, const CudaFacts& cuda) {
   }
   if (report.gpus.empty() && !report.problem.empty()) return report.problem;
   const std::string seen = "The driver sees " + counted(report.gpus.size()) + ", but ";
-  if (cuda.driver_version.empty()) {
+  if (code == k_cuda_insufficient_driver) {
     return seen +
            "its library for computing, libcuda.so.1, is not found. Start a container with `--gpus "
            "all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility`; elsewhere install the driver's "
@@ -118,9 +122,9 @@ std::string no_cuda_gpu(const GpuFacts& facts, const CudaFacts& cuda) {
   }
   if (facts.visible_devices && (code == k_cuda_no_device || code == k_cuda_invalid_device)) {
     return seen + "CUDA_VISIBLE_DEVICES=" + in_quotes(*facts.visible_devices) +
-           " hides them. Unset it, or name those to use, separated by commas: numbers from 0 or "
-           "UUIDs from `nvidia-smi -L`. A job scheduler sets it to what the job asked for: then "
-           "ask for a GPU.";
+           " shows this program none of them. Unset it, or name those to use, separated by commas: "
+           "numbers from 0, or UUIDs from `nvidia-smi -L`. Under a job scheduler, ask it for a "
+           "GPU.";
   }
   if (!report.problem.empty()) return report.problem;
   return seen + "CUDA does not: " + clipped(said, 120) + ". " + remedy(code);

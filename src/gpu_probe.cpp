@@ -7,6 +7,9 @@
 #include <use_gpu/device.hpp>
 
 #include <cstdlib>
+#include <string_view>
+
+#include "quiet_warnings.hpp"
 
 namespace use_gpu {
 namespace {
@@ -29,8 +32,7 @@ RuntimeError error_of(const Work& work) {
   }
 }
 
-// Ones, because zeros are set without a kernel: a GPU that this LibTorch has no code for can do
-// that.
+// Ones, because zeros need no kernel: a GPU that this LibTorch has no code for can do those.
 void compute_on(c10::Device device) {
   static_cast<void>(at::ones({1}, device));
   synchronize(device);
@@ -49,8 +51,7 @@ ProbedGpu probe(c10::Device device) {
 
 GpuFacts probe_gpus() {
   GpuFacts facts;
-  // Counting comes first: num_gpus() keeps to itself the warning that LibTorch gives at the first
-  // count.
+  const QuietWarnings quiet;
   const int count = num_gpus();
   const auto type = at::accelerator::getAccelerator(/*checked=*/false);
   if (type) {

@@ -19,6 +19,7 @@ namespace use_gpu {
 /// are spelled here because the decision is also compiled where there is no CUDA;
 /// gpu_probe_cuda.cpp checks them.
 enum CudaError : int {
+  k_cuda_stub_library = 34,
   k_cuda_insufficient_driver = 35,
   k_cuda_devices_unavailable = 46,
   k_cuda_no_device = 100,

@@ -9,6 +9,7 @@
 namespace use_gpu {
 namespace {
 
+static_assert(k_cuda_stub_library == int{cudaErrorStubLibrary});
 static_assert(k_cuda_insufficient_driver == int{cudaErrorInsufficientDriver});
 static_assert(k_cuda_devices_unavailable == int{cudaErrorDevicesUnavailable});
 static_assert(k_cuda_no_device == int{cudaErrorNoDevice});

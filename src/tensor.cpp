@@ -89,9 +89,9 @@ Shown show(const at::Tensor& x) { return {x}; }
 
 std::ostream& operator<<(std::ostream& out, const Shown& shown) {
   const at::Tensor& x = shown.tensor;
-  if (!x.defined()) return out << describe(x);
+  if (!x.defined() || x.is_meta()) return out << describe(x);  // nothing to see
   std::ostringstream values;
-  at::print(values, x.is_meta() ? x : to_device(x, cpu()), /*linesize=*/80);
+  at::print(values, to_device(x, cpu()), /*linesize=*/80);
   std::string text = values.str();
   // LibTorch ends with "[ CPUFloatType{2,3} ]", which would name the device of the printed copy.
   if (x.layout() == c10::kStrided) text.resize(std::min(text.size(), text.rfind("[ ")));

@@ -54,7 +54,7 @@ GpuFacts second_fails(int code, const std::string& words) {
   facts.gpus[1].model =
       "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition, compute capability 12.0";
   facts.gpus[1].memory_bytes.reset();
-  facts.gpus[1].error = {"CUDA error: " + words, code};
+  facts.gpus[1].error = {words, code};
   return facts;
 }
 
@@ -67,7 +67,9 @@ TEST(Explain, NamesEqualGpusTogether) {
   GpuFacts facts = machine(9, 9);
   facts.gpus[8].model = "NVIDIA L4, compute capability 8.9";
   facts.gpus[8].memory_bytes = 23'609'475'072;
-  expect_explains(explain(facts), {"9 GPUs can be used", "cuda:0 to cuda:7 (NVIDIA H200"},
+  expect_explains(explain(facts),
+                  {"9 GPUs can be used",
+                   "cuda:0 to cuda:7 (NVIDIA H200, compute capability 9.0, 139.8 GiB each)"},
                   {"cuda:8 (NVIDIA L4, compute capability 8.9, 22.0 GiB)"});
 }
 
@@ -75,7 +77,7 @@ TEST(Explain, SaysThatVisibleDevicesHidesSomeGpus) {
   GpuFacts facts = machine(8, 1);
   facts.visible_devices = "3";
   expect_explains(explain(facts), {"1 GPU can be used"},
-                  {"CUDA_VISIBLE_DEVICES=\"3\" hides the others of 8"});
+                  {"The machine has 8; CUDA_VISIBLE_DEVICES hides the others"});
 }
 
 TEST(Explain, StaysShortWithManyDifferentGpus) {
@@ -83,7 +85,7 @@ TEST(Explain, StaysShortWithManyDifferentGpus) {
   for (ProbedGpu& gpu : facts.gpus) gpu.model = gpu.name + std::string(1000, 'x');
   facts.visible_devices = std::string(1'000'000, '\n');
   facts.report.gpus.resize(200);
-  expect_explains(explain(facts), {"128 GPUs can be used", "cuda:0"}, {"CUDA_VISIBLE_DEVICES=\""});
+  expect_explains(explain(facts), {"128 GPUs can be used", "cuda:0"}, {"The machine has 200"});
 }
 
 TEST(Explain, NamesTheDevicesOfAnotherAccelerator) {
@@ -120,8 +122,10 @@ TEST(Explain, SaysThatThereIsNoDriver) {
   GpuFacts facts =
       counting_fails(0, k_cuda_insufficient_driver, "CUDA driver version is insufficient");
   facts.cuda->driver_version.clear();
-  facts.report.problem = "No NVIDIA driver was found (...). Install its driver.";
-  expect_explains(explain(facts), {"No NVIDIA driver was found"}, {"Install its driver"});
+  facts.report.problem =
+      "No NVIDIA driver was found (libnvidia-ml.so.1: cannot open shared object file). If this "
+      "machine has an NVIDIA GPU, install its driver.";
+  expect_explains(explain(facts), {"No NVIDIA driver was found"}, {"install its driver"});
 }
 
 TEST(Explain, LeavesTheDriversOwnProblemWhole) {
@@ -179,6 +183,7 @@ TEST(Explain, GivesCudasOwnErrorAndTheNextStep) {
     std::string words, next_step;
   };
   const std::vector<Case> cases = {
+      {k_cuda_stub_library, "CUDA driver is a stub library", "lib64/stubs"},
       {k_cuda_no_device, "no CUDA-capable device is detected", "MIG"},
       {k_cuda_operating_system, "OS call failed or operation not supported on this OS",
        "modprobe nvidia_uvm"},
@@ -201,29 +206,32 @@ TEST(Explain, SaysThatAnEarlierCountIsKept) {
 TEST(Explain, NamesTheArchitectureThatLibTorchHasNoCodeFor) {
   GpuFacts facts = machine(1, 1);
   facts.gpus[0].model = "NVIDIA GeForce GTX 750, compute capability 5.0";
+  facts.gpus[0].memory_bytes.reset();
   facts.gpus[0].error = {"CUDA error: no kernel image is available for execution on the device",
                          k_cuda_no_kernel_image};
   expect_explains(
       explain(facts),
       {"Of 1 GPU counted, 0 can be used", "cuda:0", "compute capability 5.0", "no code"},
       {"an older CUDA", "TORCH_CUDA_ARCH_LIST"});
-  expect_explains(explain(second_fails(k_cuda_no_kernel_image, "no kernel image is available")),
-                  {"Of 2 GPUs counted, 1 can be used", "cuda:1", "compute capability 12.0"},
-                  {"a newer LibTorch", "TORCH_CUDA_ARCH_LIST"});
+  expect_explains(
+      explain(second_fails(k_cuda_no_kernel_image, "CUDA error: no kernel image is available")),
+      {"Of 2 GPUs counted, 1 can be used", "cuda:1", "compute capability 12.0"},
+      {"a newer LibTorch", "TORCH_CUDA_ARCH_LIST"});
 }
 
 TEST(Explain, SaysThatAGpuIsBusyInExclusiveMode) {
-  expect_explains(explain(second_fails(k_cuda_devices_unavailable,
-                                       "CUDA-capable device(s) is/are busy or unavailable")),
-                  {"Of 2 GPUs counted, 1 can be used", "cuda:1", "busy", "exclusive"},
-                  {"End that program", "--compute-mode=DEFAULT"});
+  expect_explains(
+      explain(second_fails(k_cuda_devices_unavailable,
+                           "CUDA error: CUDA-capable device(s) is/are busy or unavailable")),
+      {"Of 2 GPUs counted, 1 can be used", "cuda:1", "busy", "exclusive"},
+      {"End that program", "--compute-mode=DEFAULT"});
 }
 
 TEST(Explain, GivesAGpusOwnErrorAndTheNextStep) {
-  expect_explains(explain(second_fails(719, "unspecified launch failure")),
+  expect_explains(explain(second_fails(719, "CUDA error: unspecified launch failure")),
                   {"Of 2 GPUs counted, 1 can be used", "cuda:1", "unspecified launch failure"},
                   {"Restart the program", "`nvidia-smi`"});
-  expect_explains(explain(second_fails(0, "out of memory. Tried " + std::string(1000, 'x'))),
+  expect_explains(explain(second_fails(0, "CUDA out of memory. Tried " + std::string(1000, 'x'))),
                   {"cuda:1", "out of memory"}, {"what else uses the device"});
 }
 

@@ -34,5 +34,14 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_local_scalar_dense", item);
 }
 
+// LibTorch would first materialize a conjugated or negated source, by copying it: without end, as that
+// is _copy_from again. host_view() keeps the bits, so such tensors come here as they are.
+TORCH_LIBRARY_IMPL(aten, Conjugate, m) {
+  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
+}
+TORCH_LIBRARY_IMPL(aten, Negative, m) {
+  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
+}
+
 }  // namespace
 }  // namespace use_gpu::simulated

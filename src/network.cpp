@@ -3,6 +3,7 @@
 #include <use_gpu/device.hpp>
 #include <use_gpu/errors.hpp>
 #include <use_gpu/network.hpp>
+#include <use_gpu/transfers.hpp>
 
 #include <algorithm>
 #include <ostream>
@@ -83,6 +84,7 @@ void place(ModuleRef net, c10::Device device) {
   // Data made in inference mode would refuse every later write outside of it.
   const c10::InferenceMode no_inference_mode(false);
   const at::NoGradGuard no_grad;
+  const ExplicitTransfers certain;
 
   // What can fail for want of memory or of a kernel comes first and changes nothing.
   std::vector<std::pair<at::Tensor, at::Tensor>> moves;

@@ -3,6 +3,7 @@
 #include <use_gpu/device.hpp>
 #include <use_gpu/errors.hpp>
 #include <use_gpu/tensor.hpp>
+#include <use_gpu/transfers.hpp>
 
 #include <algorithm>
 #include <limits>
@@ -54,12 +55,15 @@ bool fits_anywhere(const at::Tensor& x) { return x.dim() == 0 && x.is_cpu(); }
 at::Tensor to_device(const at::Tensor& x, c10::Device device) {
   check_defined("to_device", "x", x);
   device = present_device(device);
-  return same_device(x.device(), device) ? x : x.to(device);
+  if (same_device(x.device(), device)) return x;
+  const ExplicitTransfers certain;
+  return x.to(device);
 }
 
 at::Tensor copy_to(const at::Tensor& x, c10::Device device) {
   check_defined("copy_to", "x", x);
   device = present_device(device);
+  const ExplicitTransfers certain;
   return x.to(device, x.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
 }
 

@@ -9,7 +9,7 @@ namespace use_gpu {
 namespace {
 
 bool is_number(const std::string& text) {
-  return !text.empty() && text.find_first_not_of("0123456789.") == std::string::npos;
+  return text.find_first_not_of("0123456789.") == std::string::npos;
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // The tables that this library prints: columns as wide as their widest cell, two spaces apart, a
-// column whose cells are all numbers to the right.
+// column whose cells are all numbers, or empty, to the right.
 #pragma once
 
 #include <iosfwd>

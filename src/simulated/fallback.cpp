@@ -5,6 +5,7 @@
 // device, is made here first.
 #include <ATen/Functions.h>
 #include <ATen/native/CPUFallback.h>
+#include <ATen/native/IndexingUtils.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
@@ -16,19 +17,35 @@
 namespace use_gpu::simulated {
 namespace {
 
-// Indexing takes its indices from the CPU, on a GPU too.
-bool takes_operands_from_the_cpu(const std::string& name) {
-  return name == "aten::index.Tensor" || name == "aten::index.Tensor_out" ||
-         name == "aten::index_put_" || name == "aten::_index_put_impl_";
+bool takes_indices(const c10::OperatorHandle& op) {
+  const auto& name = op.schema().name();
+  return name == "aten::index" || name == "aten::index_put_" || name == "aten::_index_put_impl_";
+}
+
+// Indices may be on the CPU; LibTorch's GPU kernels then copy them over, and read back how many elements
+// a mask selects, with this same function.
+void prepare_indices(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  const auto first = stack.size() - op.schema().arguments().size();
+  const at::Tensor self = stack[first].toTensor();
+  const auto indices = stack[first + 1].toOptionalTensorList();
+  for (const std::optional<at::Tensor>& index : indices) {
+    TORCH_CHECK_INDEX(!index || !index->defined() || index->is_cpu() || index->device() == self.device(),
+                      "indices should be either on cpu or on the same device as the indexed tensor (",
+                      self.device(), ")");
+  }
+  c10::List<std::optional<at::Tensor>> expanded;
+  for (const auto& index : at::native::expandTensors(self, indices, /*ensure_same_device=*/true)) {
+    expanded.push_back(index.defined() ? std::optional(index) : std::nullopt);
+  }
+  stack[first + 1] = std::move(expanded);
 }
 
 // The first device of the operands; throws, in LibTorch's words, if another one follows.
 std::optional<c10::Device> common_device(const c10::OperatorHandle& op,
                                          c10::ArrayRef<c10::IValue> arguments) {
   std::optional<c10::Device> common;
-  const bool mixed = takes_operands_from_the_cpu(c10::toString(op.operator_name()));
   const auto add = [&](const at::Tensor& x) {
-    if (!x.defined() || (x.is_cpu() && (x.dim() == 0 || mixed))) return;
+    if (!x.defined() || (x.is_cpu() && x.dim() == 0)) return;
     if (!common) common = x.device();
     TORCH_CHECK(*common == x.device(), "Expected all tensors to be on the same device, but found at ",
                 "least two devices, ", *common, " and ", x.device(), "! (", op.operator_name(), ")");
@@ -48,6 +65,10 @@ std::optional<c10::Device> common_device(const c10::OperatorHandle& op,
 }
 
 void compute_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  std::optional<InsideDevice> inside;
+  // While it checked the shapes of index, LibTorch has made and shown these transfers already.
+  if (op.schema().name() == "aten::index") inside.emplace();
+  if (takes_indices(op)) prepare_indices(op, *stack);
   const auto arguments = op.schema().arguments().size();
   const auto common = common_device(op, torch::jit::last(*stack, arguments));
   const c10::DeviceGuard guard(common && common->type() == k_type ? *common : current_device());
@@ -57,7 +78,7 @@ void compute_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
       argument = host_generator(argument.toGenerator());
     }
   }
-  const InsideDevice inside;
+  if (!inside) inside.emplace();
   at::native::cpu_fallback(op, stack);
 }
 

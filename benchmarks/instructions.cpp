@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+//
+// Operations to be counted by callgrind, each a thousand times; benchmarks/instructions runs it and
+// prints the figures. Built twice: with the library, and (USE_GPU_BARE) without, to see what its mere
+// presence costs.
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+#include <valgrind/callgrind.h>
+
+#ifndef USE_GPU_BARE
+#include <use_gpu/tensor.hpp>
+#include <use_gpu/transfers.hpp>
+#endif
+
+#include <string>
+
+namespace {
+
+constexpr int k_repeats = 1000;  // the script divides by it
+
+template <class Work>
+void count(const std::string& name, const Work& work) {
+  for (int i = 0; i < 100; ++i) work();  // caches and first-time set-up
+  CALLGRIND_ZERO_STATS;
+  for (int i = 0; i < k_repeats; ++i) work();
+  CALLGRIND_DUMP_STATS_AT(name.c_str());
+}
+
+}  // namespace
+
+int main() {
+  const c10::InferenceMode inference;  // no autograd graph: the smallest operations there are
+  const at::Tensor x = at::ones({2, 3});
+  at::Tensor y = at::ones({2, 3});
+  const at::Tensor number = at::ones({});
+  const auto three = [&](const std::string& where) {
+    count("add_ " + where, [&] { y.add_(x); });
+    count("copy_ " + where, [&] { y.copy_(x); });
+    count("item " + where, [&] { (void)number.item<float>(); });
+  };
+  CALLGRIND_START_INSTRUMENTATION;
+#ifdef USE_GPU_BARE
+  three("bare");
+#else
+  count("add bare", [&] { (void)x.add(y); });
+  count("add checked", [&] { (void)use_gpu::checked_add(x, y); });
+  three("outside");
+  const use_gpu::TransferGuard guard;
+  three("guarded");
+#endif
+}

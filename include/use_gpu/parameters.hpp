@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+//
+// Reading and writing the parameters of a network wherever it lives, and files of them that lose
+// nothing. torch::load takes a tensor of another shape, ignores names that it does not know, and
+// moves the network; torch::save ends the program when the disk is full. These check everything
+// first:
+//
+//   auto values = use_gpu::read_parameters(net);              // copies, in host memory
+//   use_gpu::write_parameters(net, {{"0.weight", w}});        // in place, where the network lives
+//   use_gpu::save_parameters(net, "net.safetensors");         // the old file or the new one, never
+//   half use_gpu::load_parameters(net, "net.safetensors");         // exactly these names, or
+//   nothing changes
+//
+// "Parameters" are the registered parameters and buffers, by their names ("0.weight"); undefined
+// ones are left out. Many small tensors travel together, in few large transfers. The files are
+// safetensors, which Python's `safetensors` reads and writes, with a checksum (XXH3) for each
+// tensor in their metadata.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <use_gpu/module_ref.hpp>
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+namespace use_gpu {
+
+/// Copies of all parameters and buffers in host memory, contiguous and without autograd; tied ones
+/// stay tied. Waits for the devices. ParameterError for a tensor without plain values (sparse,
+/// quantized, meta). Chapter: exercise 2.
+[[nodiscard]] std::map<std::string, at::Tensor> read_parameters(ConstModuleRef net);
+
+/// Writes the values, from any device, into the parameters and buffers of these names; others are
+/// left alone. In place: each keeps its TensorImpl, device and requires_grad, so optimizers go on
+/// working; nothing is recorded by autograd. ParameterError, before anything is written, for
+/// unknown names, other shapes or dtypes, and tied names with different values; its differences()
+/// lists them all. Chapter: exercise 2.
+void write_parameters(ModuleRef net, const std::map<std::string, at::Tensor>& values);
+
+/// Writes all parameters and buffers to a safetensors file, and waits until they are on the disk.
+/// Atomic: at every moment, and after every failure, the file is the old one or the new one. An
+/// existing file keeps its mode, a symbolic link is followed. ParameterError, with the path and the
+/// cause, for anything that goes wrong: a full disk, a folder that may not be written, a target
+/// that is not a regular file, a dtype that the format lacks.
+void save_parameters(ConstModuleRef net, const std::filesystem::path& file);
+
+/// Reads a safetensors file into the network, which must have exactly the file's names, shapes and
+/// dtypes. Otherwise as write_parameters: in place, nothing moves. Checksums are checked where the
+/// file has some. ParameterError, and nothing has changed, if the file cannot be read, is damaged,
+/// or does not fit; differences() lists each missing, extra, misshapen or mistyped name. The file
+/// is mapped, not copied, so no other program may truncate it meanwhile (save_parameters never
+/// does).
+void load_parameters(ModuleRef net, const std::filesystem::path& file);
+
+}  // namespace use_gpu

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT
+//
+// Seeing, and forbidding, transfers between devices. They are slow and easy to ask for without knowing:
+// printing a loss, `if (x.sum() > 0)`, an index from the wrong side. The chapter wants you "to be 100 %
+// certain that you want to do something slow before we let you do it":
+//
+//   use_gpu::TransferGuard guard;                       // from here on, every implicit one throws
+//   use_gpu::TransferLedger ledger;                     // counts them all, implicit or not
+//   { use_gpu::ExplicitTransfers certain; y = x.cpu(); }
+//   std::cout << ledger;
+//
+// The scopes hold for this thread, for the backward passes that it starts, and for the threads of
+// parallel_on; they nest strictly, like the braces they stand in. Outside of them nothing costs more.
+//
+// What is seen: each copy between devices, and each value or size that the host reads from a device, that
+// goes through LibTorch's dispatcher: to(), cpu(), copy_(), Module::to, torch::tensor(..., device),
+// printing, saving, indexing with a mask or from the other side, item(), bool conversions, and nonzero,
+// masked_select, unique*, repeat_interleave, equal, bincount, which read a size or a result back; other
+// operations where their kernels do one of these.
+//
+// What is not seen: raw cudaMemcpy and direct at::_copy_from; what a communication library (NCCL, Gloo)
+// moves; a new std::thread and at::parallel_for; work that a replayed CUDA graph does; kernels that read
+// from the device by themselves (some of cuSOLVER's and cuSPARSE's). Synchronizing without reading is no
+// transfer. A forbidden copy may have allocated its target before it was refused; nothing was copied.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <iosfwd>
+#include <memory>
+
+namespace use_gpu {
+
+class DispatchScope;  // what the scopes below are made of; private
+struct TransferCounts;
+
+enum class Transfer { host_to_device, device_to_host, device_to_device };
+
+struct TransferCount {
+  std::int64_t copies = 0;
+  std::int64_t bytes = 0;
+};
+
+/// Counts the transfers of its scope, implicit and explicit ones; what an inner ledger counts, an outer
+/// one counts too. A forbidden transfer did not happen and is not counted.
+class TransferLedger {
+ public:
+  TransferLedger();
+  ~TransferLedger();
+  TransferLedger(const TransferLedger&) = delete;
+  TransferLedger& operator=(const TransferLedger&) = delete;
+
+  /// Copies between devices in that direction, and the bytes of their sources.
+  [[nodiscard]] TransferCount count(Transfer kind) const;
+
+  /// Times that the host waited to read one value or size: item(), bool conversions, nonzero ... Not
+  /// counted as copies too.
+  [[nodiscard]] std::int64_t item_reads() const;
+
+  /// Whether nothing was transferred and nothing read.
+  [[nodiscard]] bool empty() const;
+
+ private:
+  std::shared_ptr<TransferCounts> counts_;
+  std::unique_ptr<DispatchScope> scope_;
+};
+
+/// A table: a row for each direction, copies and bytes, and the item reads.
+std::ostream& operator<<(std::ostream& out, const TransferLedger& ledger);
+
+enum class OnTransfer { allow, log, forbid };
+
+/// What is to happen with an implicit transfer in each direction; reading a value counts as device to
+/// host. `log` writes a line at warning and lets it through.
+struct TransferPolicy {
+  OnTransfer host_to_device = OnTransfer::forbid;
+  OnTransfer device_to_host = OnTransfer::forbid;
+  OnTransfer device_to_device = OnTransfer::forbid;
+};
+
+/// Treats the implicit transfers of its scope as its policy says. A forbidden one throws
+/// TransferForbidden before anything is copied, with its operation, bytes, devices, and the call that
+/// makes it explicit. The innermost guard decides.
+class TransferGuard {
+ public:
+  explicit TransferGuard(TransferPolicy policy = {});
+  ~TransferGuard();
+  TransferGuard(const TransferGuard&) = delete;
+  TransferGuard& operator=(const TransferGuard&) = delete;
+
+ private:
+  std::unique_ptr<DispatchScope> scope_;
+};
+
+/// "I am 100 % certain": lets the transfers of its scope through, whatever guard is around. This
+/// library's own verbs for moving things (to_device, copy_to, show, place ...) open one themselves.
+class ExplicitTransfers {
+ public:
+  ExplicitTransfers();
+  ~ExplicitTransfers();
+  ExplicitTransfers(const ExplicitTransfers&) = delete;
+  ExplicitTransfers& operator=(const ExplicitTransfers&) = delete;
+
+ private:
+  std::unique_ptr<DispatchScope> scope_;
+};
+
+}  // namespace use_gpu

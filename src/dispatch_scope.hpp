@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+//
+// The one mechanism behind TransferLedger, TransferGuard, ExplicitTransfers and DeviceScope. Kernels on
+// the dispatch key DeferredInit, which LibTorch declares for out-of-tree use and uses for nothing, run
+// before those of autograd and of the devices, may throw, and may change arguments. The key is switched
+// on for a thread while a scope with something to do is open; without one it costs nothing.
+//
+// What the scopes want is carried in ThreadLocalDebugInfo, which LibTorch hands on, with the key, to the
+// threads of a backward pass, and at::ThreadLocalState to any thread.
+#pragma once
+
+#include <c10/util/ThreadLocalDebugInfo.h>
+#include <use_gpu/transfers.hpp>
+
+#include <array>
+#include <atomic>
+#include <optional>
+#include <vector>
+
+namespace use_gpu {
+
+/// What a ledger counts; from several threads at once in a backward pass.
+struct TransferCounts {
+  struct Direction {
+    std::atomic<std::int64_t> copies = 0;
+    std::atomic<std::int64_t> bytes = 0;
+  };
+  std::array<Direction, 3> directions;  // by Transfer
+  std::atomic<std::int64_t> item_reads = 0;
+};
+
+/// All that the open scopes of a thread want. Never changed, but replaced by an inner scope's.
+struct DispatchState {
+  TransferPolicy policy{OnTransfer::allow, OnTransfer::allow, OnTransfer::allow};
+  std::vector<std::shared_ptr<TransferCounts>> ledgers;
+  std::optional<c10::Device> factory_device;
+
+  /// Of this thread, now.
+  [[nodiscard]] static DispatchState current();
+  /// Whether a transfer may be refused or logged.
+  [[nodiscard]] bool guards() const noexcept;
+};
+
+/// Makes that state the thread's, until the end of the scope.
+class DispatchScope {
+ public:
+  explicit DispatchScope(DispatchState state);
+  ~DispatchScope();
+  DispatchScope(const DispatchScope&) = delete;
+  DispatchScope& operator=(const DispatchScope&) = delete;
+
+ private:
+  c10::DebugInfoGuard info_;
+  bool was_on_;
+};
+
+}  // namespace use_gpu

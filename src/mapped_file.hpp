@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+//
+// A file's bytes as memory, without reading them into a second place.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+
+namespace use_gpu {
+
+class MappedFile {
+ public:
+  /// std::runtime_error if it cannot be opened, or is not a regular file.
+  explicit MappedFile(const std::filesystem::path& file);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  /// Valid as long as this object; ends the program if another one truncates the file.
+  [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return bytes_; }
+
+ private:
+  std::span<const std::byte> bytes_;
+};
+
+}  // namespace use_gpu

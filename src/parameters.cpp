@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: MIT
+#include <ATen/MemoryOverlap.h>
+#include <torch/nn/module.h>
+#include <use_gpu/errors.hpp>
+#include <use_gpu/parameters.hpp>
+#include <use_gpu/transfers.hpp>
+
+#include <algorithm>
+#include <sstream>
+#include <stdexcept>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "atomic_file.hpp"
+#include "flat_buffers.hpp"
+#include "mapped_file.hpp"
+#include "message.hpp"
+#include "stored_tensor.hpp"
+
+namespace use_gpu {
+namespace {
+
+namespace fs = std::filesystem;
+using Named = std::map<std::string, at::Tensor>;
+using Differences = std::vector<std::string>;
+
+std::string text_of(const at::Tensor& x) {
+  std::ostringstream text;
+  text << c10::getDtypeNames(x.scalar_type()).first << x.sizes();
+  return text.str();
+}
+
+// Names may come from a file; they must not spoil the terminal on which the error is shown.
+std::string printable(std::string text) {
+  const auto is_control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
+  std::replace_if(text.begin(), text.end(), is_control, '?');
+  return text;
+}
+
+[[noreturn]] void throw_file_error(const char* function, const fs::path& file,
+                                   const std::string& cause) {
+  throw ParameterError(
+      printable(std::string(function) + ": " + clipped(file.string(), 120) + ": " + cause));
+}
+
+// Nothing if there are none; else an error with all of them, of which what() shows as many as fit.
+void throw_if_any(const std::string& what, Differences differences) {
+  constexpr std::size_t k_shown_bytes = 180;
+  if (differences.empty()) return;
+  std::string text = clipped(differences.front(), k_shown_bytes);
+  std::size_t shown = 1;
+  for (; shown < differences.size(); ++shown) {
+    if (text.size() + differences[shown].size() > k_shown_bytes) break;
+    text += "; " + differences[shown];
+  }
+  if (shown < differences.size()) {
+    text += "; and " + std::to_string(differences.size() - shown) + " more in differences()";
+  }
+  throw ParameterError(printable(what + ": " + text), std::move(differences));
+}
+
+// Why x's values cannot be copied as they are; empty if they can.
+std::string trouble_with(const at::Tensor& x) {
+  if (x.layout() != c10::kStrided) return "not dense";
+  if (x.is_meta()) return "without values (meta)";
+  if (x.is_quantized()) return "quantized";
+  return {};
+}
+
+// All that is registered, parameters and buffers.
+Named tensors_of(const torch::nn::Module& net) {
+  Named all;
+  for (const auto& x : net.named_parameters()) all.emplace(x.key(), x.value());
+  for (const auto& x : net.named_buffers()) all.emplace(x.key(), x.value());
+  std::erase_if(all, [](const auto& x) { return !x.second.defined(); });
+  return all;
+}
+
+// The same, in host memory; a tensor on the CPU is itself, tied ones are one.
+Named host_tensors_of(const torch::nn::Module& net, const std::string& function) {
+  const auto all = tensors_of(net);
+  std::vector<at::Tensor> distinct;
+  std::unordered_map<at::TensorImpl*, std::size_t> position;
+  Differences differences;
+  for (const auto& [name, x] : all) {
+    const auto trouble = trouble_with(x);
+    if (!trouble.empty()) differences.push_back(name + " is " + trouble);
+    if (position.emplace(x.unsafeGetTensorImpl(), distinct.size()).second) distinct.push_back(x);
+  }
+  throw_if_any(function + ": there are tensors whose values cannot be read",
+               std::move(differences));
+  const auto host = gather_to_host(distinct);
+  Named values;
+  for (const auto& [name, x] : all)
+    values.emplace(name, host[position.at(x.unsafeGetTensorImpl())]);
+  return values;
+}
+
+std::string difference(const at::Tensor& target, const at::Tensor& value) {
+  if (!value.defined()) return "is undefined among the values";
+  for (const auto& x : {target, value}) {
+    const auto trouble = trouble_with(x);
+    if (!trouble.empty()) return "is " + trouble;
+  }
+  if (target.scalar_type() != value.scalar_type() || target.sizes() != value.sizes()) {
+    return "is " + text_of(target) + " in the network, " + text_of(value) + " among the values";
+  }
+  if (at::has_internal_overlap(target) == at::MemOverlap::Yes)
+    return "overlaps itself, as expand() makes it";
+  return {};
+}
+
+bool same_bytes(const at::Tensor& a, const at::Tensor& b) {
+  const auto bytes = [](const at::Tensor& x) { return flatten({x}).view(at::kByte); };
+  return a.is_same(b) || (a.device() == b.device() && bytes(a).equal(bytes(b)));
+}
+
+// Checks everything, then writes in place.
+void write_values(const torch::nn::Module& net, const Named& values, bool all_names,
+                  const std::string& what) {
+  const auto known = tensors_of(net);
+  Differences differences;
+  std::vector<at::Tensor> targets;
+  std::vector<at::Tensor> sources;
+  std::unordered_map<at::TensorImpl*, Named::const_iterator> written;
+  for (auto value = values.begin(); value != values.end(); ++value) {
+    const auto& [name, source] = *value;
+    const auto found = known.find(name);
+    if (found == known.end()) {
+      differences.push_back(name + " is not in the network");
+      continue;
+    }
+    const auto text = difference(found->second, source);
+    if (!text.empty()) {
+      differences.push_back(name + ' ' + text);
+      continue;
+    }
+    const auto [first, is_first] = written.emplace(found->second.unsafeGetTensorImpl(), value);
+    if (is_first) {
+      targets.push_back(found->second);
+      sources.push_back(source);
+    } else if (!same_bytes(first->second->second, source)) {
+      differences.push_back(name + " is tied to " + first->second->first +
+                            ", but has other values");
+    }
+  }
+  for (const auto& [name, target] : known) {
+    if (all_names && !values.contains(name)) differences.push_back(name + " is missing");
+  }
+  throw_if_any(what, std::move(differences));
+
+  // A value may be another parameter of this network, which is written to before it is read.
+  std::unordered_set<const void*> storages;
+  for (const auto& target : targets) storages.insert(target.storage().unsafeGetStorageImpl());
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const bool shared = storages.contains(sources[i].storage().unsafeGetStorageImpl());
+    if (shared && !sources[i].is_same(targets[i])) sources[i] = sources[i].clone();
+  }
+  scatter(sources, targets);
+}
+
+}  // namespace
+
+std::map<std::string, at::Tensor> read_parameters(ConstModuleRef net) {
+  const ExplicitTransfers certain;
+  // The copies may be changed by whoever gets them, in inference mode or not.
+  const c10::InferenceMode no_inference_mode(false);
+  const at::NoGradGuard no_grad;
+  auto values = host_tensors_of(net.get(), "read_parameters");
+  std::unordered_map<at::TensorImpl*, at::Tensor> copies;
+  const auto all = tensors_of(net.get());
+  for (auto& [name, value] : values) {
+    // What was on the CPU, and contiguous, is still the network's own.
+    if (!value.is_alias_of(all.at(name))) continue;
+    auto& copy = copies[value.unsafeGetTensorImpl()];
+    if (!copy.defined()) copy = value.clone();
+    value = copy;
+  }
+  return values;
+}
+
+void write_parameters(ModuleRef net, const std::map<std::string, at::Tensor>& values) {
+  const ExplicitTransfers certain;
+  // In inference mode tensors that were made in it can be written too.
+  const c10::InferenceMode inference;
+  write_values(net.get(), values, /*all_names=*/false,
+               "write_parameters: the values do not fit the network");
+}
+
+void save_parameters(ConstModuleRef net, const fs::path& file) {
+  const ExplicitTransfers certain;
+  const c10::InferenceMode inference;
+  const auto values = host_tensors_of(net.get(), "save_parameters");
+  try {
+    std::vector<StoredTensor> stored;
+    for (const auto& [name, value] : values) stored.push_back(to_stored(name, value));
+    auto parts = make_safetensors(std::move(stored));
+    parts.data.insert(parts.data.begin(), std::as_bytes(std::span(parts.header)));
+    write_atomically(file, parts.data);
+  } catch (const std::runtime_error& error) {
+    throw_file_error("save_parameters", file, error.what());
+  }
+}
+
+void load_parameters(ModuleRef net, const fs::path& file) {
+  const ExplicitTransfers certain;
+  const c10::InferenceMode inference;
+  try {
+    const MappedFile mapped(file);
+    Named values;
+    for (const auto& stored : parse_safetensors(mapped.bytes()))
+      values.emplace(stored.name, to_tensor(stored));
+    write_values(net.get(), values, /*all_names=*/true,
+                 "load_parameters: " + clipped(file.string(), 120) + " does not fit the network");
+  } catch (const std::runtime_error& error) {
+    throw_file_error("load_parameters", file, error.what());
+  }
+}
+
+}  // namespace use_gpu

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+//
+// The safetensors format: eight bytes with the length of a JSON header, the header (dtype, shape
+// and place of each tensor), the tensors' bytes. The reader trusts nothing: whatever the bytes are,
+// it gives tensors that lie inside of them, or throws. Knows neither files nor LibTorch, so that it
+// can be fuzzed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace use_gpu {
+
+/// A tensor as the format has it. `data` is row-major and little-endian, and owned by someone else.
+struct StoredTensor {
+  std::string name;
+  std::string dtype;  // "F32", "BF16", "BOOL" ...
+  std::vector<std::int64_t> shape;
+  std::span<const std::byte> data;
+};
+
+/// The tensors of a safetensors file, in the order of their data, after everything was checked,
+/// checksums too where there are some. std::runtime_error, which says what is wrong, for anything
+/// else.
+[[nodiscard]] std::vector<StoredTensor> parse_safetensors(std::span<const std::byte> file);
+
+/// The parts of which a file consists: `header`, with its length in front, then each of `data`.
+struct SafetensorsParts {
+  std::string header;
+  std::vector<std::span<const std::byte>> data;
+};
+
+/// A file of these tensors, with a checksum for each. std::runtime_error for a name that the format
+/// cannot hold.
+[[nodiscard]] SafetensorsParts make_safetensors(std::vector<StoredTensor> tensors);
+
+}  // namespace use_gpu

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: MIT
+#include <use_gpu/transfers.hpp>
+
+#include <torch/torch.h>
+#include <use_gpu/errors.hpp>
+#include <use_gpu/network.hpp>
+#include <use_gpu/tensor.hpp>
+
+#include <functional>
+#include <sstream>
+#include <thread>
+
+#include "log_message.hpp"
+#include "support.hpp"
+
+namespace use_gpu {
+namespace {
+
+using test::error_of;
+using test::has;
+using torch::Tensor;
+
+constexpr TransferPolicy k_allow_all{OnTransfer::allow, OnTransfer::allow, OnTransfer::allow};
+constexpr TransferPolicy k_log_all{OnTransfer::log, OnTransfer::log, OnTransfer::log};
+
+// What a ledger counted, to compare and to read.
+struct Counts {
+  TransferCount to_device = {}, to_host = {}, between = {};
+  std::int64_t item_reads = 0;
+};
+
+std::string text_of(const Counts& c) {
+  std::ostringstream text;
+  text << c.to_device.copies << '/' << c.to_device.bytes << ' ' << c.to_host.copies << '/' << c.to_host.bytes << ' '
+       << c.between.copies << '/' << c.between.bytes << ' ' << c.item_reads;
+  return text.str();
+}
+
+std::string text_of(const TransferLedger& ledger) {
+  return text_of({ledger.count(Transfer::host_to_device), ledger.count(Transfer::device_to_host),
+                  ledger.count(Transfer::device_to_device), ledger.item_reads()});
+}
+
+// Tensors on the CPU and on two GPUs (or twice on one, where there is no second).
+struct Transfers : testing::Test {
+  void SetUp() override {
+    if (num_gpus() < 2) GTEST_SKIP() << "needs 2 GPUs, found " << num_gpus();
+    host = torch::ones({2, 3});
+    x = torch::ones({2, 3}, gpu(0));
+    y = torch::ones({2, 3}, gpu(1));
+    leaf = torch::ones({2, 3}, torch::requires_grad());
+    device_leaf = torch::ones({2, 3}, torch::TensorOptions(gpu(0)).requires_grad(true));
+  }
+
+  std::string print(const Tensor& tensor) {
+    std::ostringstream text;
+    text << tensor;
+    return text.str();
+  }
+
+  Tensor host, x, y, leaf, device_leaf;
+};
+
+// --- The ledger: programs whose transfers were counted by hand --------------------------------------
+
+TEST_F(Transfers, AreCountedExactly) {
+  torch::nn::Sequential net(torch::nn::Linear(3, 4), torch::nn::BatchNorm1d(4));  // 32 floats, 1 long
+  const Tensor index = torch::tensor({0, 1, 1});
+  const Tensor mask = x > 0;
+  std::stringstream file;
+
+  const std::vector<std::pair<Counts, std::function<void()>>> programs = {
+      // {to the device, to the host, between devices, item reads}
+      {{}, [&] { x + x; x.clone(); x.t().contiguous(); torch::zeros({9}, gpu(1)); host.sum().item<float>(); }},
+      {{{1, 24}}, [&] { host.to(gpu(0)); }},
+      {{{1, 24}}, [&] { host.to(gpu(0), torch::kHalf); }},
+      {{{}, {1, 24}}, [&] { x.cpu(); }},
+      {{{}, {1, 24}}, [&] { x.t().cpu(); }},
+      {{{}, {}, {1, 24}}, [&] { x.to(gpu(1)); }},
+      {{{1, 24}}, [&] { x.copy_(host, /*non_blocking=*/true); }},
+      {{{}, {1, 12}}, [&] { host[0].copy_(x[1]); }},
+      {{{}, {}, {1, 24}}, [&] { y.copy_(x); }},
+      {{{2, 48}, {1, 24}}, [&] { host.to(gpu(0)).cpu().to(gpu(1)); }},
+      {{{1, 12}}, [&] { torch::tensor({1.f, 2.f, 3.f}, gpu(0)); }},
+      {{{}, {}, {}, 1}, [&] { x.sum().item<float>(); }},
+      {{{}, {}, {}, 1}, [&] { if ((x.sum() > 0).is_nonzero()) x.add(1); }},
+      {{{}, {}, {}, 1}, [&] { x.nonzero(); }},
+      {{{}, {}, {}, 1}, [&] { x.masked_select(mask); }},
+      {{{}, {}, {}, 1}, [&] { x.index({mask}); }},
+      {{{1, 24}}, [&] { x.index({torch::indexing::Slice(), index.remainder(3)}); }},
+      {{{}, {}, {}, 3}, [&] { torch::_unique2(x); x.equal(x); x.flatten().to(torch::kLong).bincount(); }},
+      {{{}, {}, {}, 1}, [&] { torch::repeat_interleave(torch::full({3}, 2, torch::TensorOptions(gpu(0)).dtype(torch::kLong))); }},
+      {{}, [&] { torch::repeat_interleave(torch::full({3}, 2, torch::TensorOptions(gpu(0)).dtype(torch::kLong)), 6); }},
+      {{{7, 136}}, [&] { net->to(gpu(0)); }},
+      {{{1, 16}, {}, {}, 1}, [&] { x.index_put_({torch::tensor({0, 1})}, 2); x.index_put_({mask}, 1); }},
+      {{{}, {1, 24}}, [&] { torch::save(x, file); }},
+      {{{}, {1, 48}}, [&] { print(x.to(torch::kDouble)); }},
+      {{{1, 24}, {1, 24}}, [&] { leaf.to(gpu(0)).sum().backward(); }},
+      {{{}, {}, {2, 48}}, [&] { (device_leaf * 2).to(gpu(1)).sum().backward(); }},
+      {{{10, 240}}, [&] { for (int i = 0; i < 10; ++i) (void)to_device(host, gpu(1)); }},
+      {{{}, {}, {}, 10}, [&] { for (int i = 0; i < 10; ++i) x[0][0].item<float>(); }},
+  };
+  for (std::size_t i = 0; i < programs.size(); ++i) {
+    const auto& [expected, program] = programs[i];
+    TransferLedger ledger;
+    program();
+    EXPECT_EQ(text_of(ledger), text_of(expected)) << "program " << i;
+    EXPECT_EQ(ledger.empty(), text_of(expected) == text_of(Counts{}));
+  }
+}
+
+TEST_F(Transfers, OfAnInnerLedgerAreCountedByTheOuterOneToo) {
+  TransferLedger outer;
+  host.to(gpu(0));
+  {
+    TransferLedger inner;
+    host.to(gpu(0));
+    EXPECT_EQ(text_of(inner), "1/24 0/0 0/0 0");
+  }
+  host.to(gpu(0));
+  EXPECT_EQ(text_of(outer), "3/72 0/0 0/0 0");
+}
+
+TEST_F(Transfers, AreCountedInExplicitScopesAndUnderGuards) {
+  TransferLedger ledger;
+  const TransferGuard guard;
+  error_of<TransferForbidden>([&] { host.to(gpu(0)); });
+  EXPECT_TRUE(ledger.empty()) << "a forbidden transfer did not happen";
+  const ExplicitTransfers certain;
+  host.to(gpu(0));
+  EXPECT_EQ(text_of(ledger), "1/24 0/0 0/0 0");
+}
+
+TEST_F(Transfers, ArePrintedAsATable) {
+  TransferLedger ledger;
+  host.to(gpu(0));
+  x.sum().item<float>();
+  std::ostringstream text;
+  text << ledger;
+  EXPECT_EQ(text.str(),
+            "transfer          copies  bytes\n"
+            "host to device         1     24\n"
+            "device to host         0      0\n"
+            "device to device       0      0\n"
+            "item reads             1\n");
+}
+
+// --- The guard --------------------------------------------------------------------------------------
+
+TEST_F(Transfers, AreForbiddenWhateverAsksForThem) {
+  torch::nn::Linear net(3, 4);
+  std::stringstream file;
+  const std::vector<std::function<void()>> programs = {
+      [&] { host.to(gpu(0)); },
+      [&] { host.to(gpu(0), torch::kHalf); },
+      [&] { leaf.to(gpu(0)); },
+      [&] { x.cpu(); },
+      [&] { device_leaf.cpu(); },
+      [&] { x.to(gpu(1)); },
+      [&] { host.copy_(x); },
+      [&] { x.copy_(host, /*non_blocking=*/true); },
+      [&] { y.copy_(x); },
+      [&] { x.t().cpu(); },
+      [&] { net->to(gpu(0)); },
+      [&] { print(x); },
+      [&] { x.sum().item<float>(); },
+      [&] { (void)(x.sum() > 0).is_nonzero(); },
+      [&] { torch::tensor({1.f, 2.f}, gpu(0)); },
+      [&] { torch::save(x, file); },
+      [&] { x.nonzero(); },
+      [&] { x.masked_select(x > 0); },
+      [&] { x.index({x > 0}); },
+      [&] { x.index({torch::tensor({0})}); },
+      [&] { x.index_put_({torch::tensor({0})}, 1); },
+      [&] { torch::_unique2(x); },
+      [&] { torch::unique_dim(x, 0); },
+      [&] { torch::unique_consecutive(x); },
+      [&] { (void)x.equal(x); },
+      [&] { (void)torch::allclose(x, x); },
+      [&] { x.set_data(host.to(gpu(0))); },
+      [&] { const c10::InferenceMode inference; host.to(gpu(0)); },
+      [&] { const torch::NoGradGuard no_grad; leaf.to(gpu(0)); },
+      [&] { const ExplicitTransfers certain; const TransferGuard again; host.to(gpu(0)); },
+  };
+  for (std::size_t i = 0; i < programs.size(); ++i) {
+    TransferLedger ledger;
+    const auto text = error_of<TransferForbidden>([&] {
+      const TransferGuard guard;
+      programs[i]();
+    });
+    EXPECT_TRUE(ledger.empty()) << "program " << i << " copied something";
+    EXPECT_TRUE(has(text, "use_gpu::ExplicitTransfers"));
+  }
+  EXPECT_TRUE(net->weight.is_cpu());
+  EXPECT_EQ(to_device(x + 1, cpu()).sum().item<float>(), 12) << "the next operation works";
+}
+
+TEST_F(Transfers, AreForbiddenByAGuardInsideInferenceMode) {
+  const c10::InferenceMode inference;
+  const TransferGuard guard;
+  error_of<TransferForbidden>([&] { host.to(gpu(0)); });
+}
+
+TEST_F(Transfers, ThatAreNoneAreNotForbidden) {
+  const TransferGuard guard;
+  x + 1;
+  x + x;
+  x + torch::tensor(1.f);  // a CPU number is an argument, not a copy
+  x.clone();
+  x.t().contiguous();
+  x.to(torch::kDouble);
+  x.index_select(0, torch::zeros({1}, torch::TensorOptions(gpu(0)).dtype(torch::kLong)));
+  host.to(torch::kMeta);
+  host.clone().copy_(host);
+  host.sum().item<float>();
+  host.nonzero();
+  print(host);
+  torch::zeros({2}, gpu(0)).fill_(3);
+  torch::rand({2}, gpu(1));
+  (device_leaf * 2).pow(2).sum().backward();
+}
+
+TEST_F(Transfers, InABackwardPassAreForbiddenAndAllowedAsAround) {
+  const auto loss = [&] { return (device_leaf * 2).to(gpu(1)).pow(2).sum(); };
+  auto first = loss();
+  error_of<TransferForbidden>([&] { const TransferGuard guard; first.backward(); });
+  auto second = loss();
+  const TransferGuard guard;
+  {
+    const ExplicitTransfers certain;
+    second.backward();
+  }
+  EXPECT_TRUE(device_leaf.grad().defined());
+}
+
+TEST_F(Transfers, InAHookAreForbidden) {
+  auto v = device_leaf * 2;
+  v.register_hook([](Tensor gradient) { return gradient.cpu().to(gradient.device()); });
+  auto loss = v.sum();
+  error_of<TransferForbidden>([&] { const TransferGuard guard; loss.backward(); });
+}
+
+TEST_F(Transfers, AreJudgedByDirection) {
+  const TransferGuard guard({OnTransfer::allow, OnTransfer::forbid, OnTransfer::allow});
+  host.to(gpu(0));
+  x.to(gpu(1));
+  error_of<TransferForbidden>([&] { x.cpu(); });
+  error_of<TransferForbidden>([&] { x.sum().item<float>(); });
+}
+
+TEST_F(Transfers, AreLoggedAndLetThrough) {
+  testing::internal::CaptureStderr();
+  {
+    const TransferGuard guard(k_log_all);
+    EXPECT_TRUE(x.cpu().equal(host));
+    x.sum().item<float>();
+  }
+  const auto log = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(has(log, "[warning] Implicit transfer: copy_ of 24 bytes from " + gpu(0).str() + " to cpu"));
+  EXPECT_TRUE(has(log, "[warning] Implicit transfer: item() reads from " + gpu(0).str()));
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 2);
+}
+
+TEST_F(Transfers, AreDecidedByTheInnermostGuard) {
+  const TransferGuard outer;
+  {
+    const TransferGuard inner(k_allow_all);
+    host.to(gpu(0));
+  }
+  error_of<TransferForbidden>([&] { host.to(gpu(0)); });
+}
+
+TEST_F(Transfers, OfThisLibrarysVerbsAreExplicit) {
+  const TransferGuard guard;
+  torch::nn::Linear net(3, 1);
+  std::ostringstream text;
+  place(net, gpu(1));
+  text << show(copy_to(to_device(host, gpu(0)), gpu(1)));
+  EXPECT_TRUE(has(text.str(), "on " + gpu(1).str()));
+}
+
+TEST_F(Transfers, NameOperationBytesDevicesAndTheFix) {
+  const TransferGuard guard;
+  const auto copy = error_of<TransferForbidden>([&] { host.to(gpu(1)); });
+  for (const auto& part : {std::string("copy_"), std::string("24 bytes"), "from cpu to " + gpu(1).str(),
+                           std::string("use_gpu::to_device(x, device)")}) {
+    EXPECT_TRUE(has(copy, part));
+  }
+  EXPECT_TRUE(has(error_of<TransferForbidden>([&] { x.nonzero(); }), "nonzero reads from " + gpu(0).str()));
+  EXPECT_TRUE(has(error_of<TransferForbidden>([&] { x[0][0].item(); }), "4 bytes"));
+}
+
+TEST_F(Transfers, AreFreeAgainAfterAnExceptionInTheScope) {
+  EXPECT_THROW(
+      {
+        const TransferGuard guard;
+        TransferLedger ledger;
+        throw std::runtime_error("any");
+      },
+      std::runtime_error);
+  host.to(gpu(0));
+}
+
+TEST_F(Transfers, OfOtherThreadsAreTheirOwnAffair) {
+  const TransferGuard guard;
+  TransferLedger ledger;
+  std::thread other([&] {
+    host.to(gpu(0));
+    TransferLedger own;
+    const TransferGuard own_guard(k_allow_all);
+    host.to(gpu(1));
+    EXPECT_EQ(text_of(own), "1/24 0/0 0/0 0");
+  });
+  other.join();
+  EXPECT_TRUE(ledger.empty());
+  error_of<TransferForbidden>([&] { host.to(gpu(0)); });
+}
+
+TEST_F(Transfers, OfSeveralThreadsAreCountedInOneLedger) {
+  TransferLedger ledger;
+  const at::ThreadLocalState state;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      const at::ThreadLocalStateGuard as_the_caller(state);
+      for (int i = 0; i < 100; ++i) host.to(gpu(i % 2));
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(text_of(ledger), "400/9600 0/0 0/0 0");
+}
+
+TEST_F(Transfers, OfAModuleThatWasHalfMovedCanBeUndoneByPlace) {
+  torch::nn::Sequential net(torch::nn::Linear(3, 4), torch::nn::Linear(4, 1));
+  const TransferGuard guard({OnTransfer::forbid, OnTransfer::forbid, OnTransfer::forbid});
+  EXPECT_THROW(net->to(gpu(0)), TransferForbidden);
+  place(net, cpu());
+  EXPECT_EQ(net->forward(host).sizes(), (std::vector<std::int64_t>{2, 1}));
+}
+
+TEST(TransferScopes, WorkWhereThereIsNoGpu) {
+  TransferLedger ledger;
+  const TransferGuard guard;
+  const ExplicitTransfers certain;
+  EXPECT_EQ(to_device(torch::ones({2}), try_gpu()).size(0), 2);
+  EXPECT_EQ(ledger.empty(), num_gpus() == 0);
+}
+
+}  // namespace
+}  // namespace use_gpu

@@ -5,6 +5,7 @@
 #include "dispatch_scope.hpp"
 
 #include <ATen/RedispatchFunctions.h>
+#include <ATen/ops/_local_scalar_dense_native.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 #include <use_gpu/errors.hpp>
@@ -133,9 +134,20 @@ auto read_back(const at::Tensor& x, const std::string& operation, const Read& re
 
 bool is_on_device(const at::Tensor& x) { return x.defined() && is_transfer(x.device(), c10::kCPU); }
 
+[[gnu::noinline]] at::Scalar local_scalar_dense_elsewhere(c10::DispatchKeySet below, const at::Tensor& self) {
+  const auto read = [&] { return at::redispatch::_local_scalar_dense(below, self); };
+  return is_on_device(self) ? read_back(self, "item()", read) : read();
+}
+
+// A number on the CPU is read with some 600 instructions in all; asking the dispatcher once more would add
+// a sixth. So, where nothing but autograd, which does nothing here, stands in between, it is not asked.
+constexpr c10::DispatchKeySet k_plain_cpu{c10::DispatchKey::CPU, c10::DispatchKey::AutogradCPU,
+                                          c10::DispatchKey::ADInplaceOrView, c10::DispatchKey::BackendSelect};
+
 at::Scalar local_scalar_dense(c10::DispatchKeySet keys, const at::Tensor& self) {
-  const auto read = [&] { return at::redispatch::_local_scalar_dense(keys & k_keys_below, self); };
-  return C10_LIKELY(!is_on_device(self)) ? read() : read_back(self, "item()", read);
+  const auto below = keys & k_keys_below;
+  if (C10_LIKELY(k_plain_cpu.has_all(below))) return at::native::_local_scalar_dense_cpu(self);
+  return local_scalar_dense_elsewhere(below, self);
 }
 
 // Operations whose kernels on a device read a size or a result back without telling the dispatcher, or

@@ -158,6 +158,7 @@ void scatter(at::TensorList values, at::TensorList targets) {
     const auto& [staging, landing] = ways[group.front().device()];
     if (is_straight(group)) {
       transfer(bytes_of(group.front()), flat.view(at::kByte), staging);
+      group.front().unsafeGetTensorImpl()->bump_version();  // autograd sees writes by copy_ only
       continue;
     }
     const auto landed = landing.narrow(0, 0, bytes_in(flat));

@@ -97,13 +97,13 @@ Named host_tensors_of(const torch::nn::Module& net, const std::string& function)
 }
 
 std::string difference(const at::Tensor& target, const at::Tensor& value) {
-  if (!value.defined()) return "is undefined among the values";
+  if (!value.defined()) return "was given an undefined tensor";
   for (const auto& x : {target, value}) {
     const auto trouble = trouble_with(x);
     if (!trouble.empty()) return "is " + trouble;
   }
   if (target.scalar_type() != value.scalar_type() || target.sizes() != value.sizes()) {
-    return "is " + text_of(target) + " in the network, " + text_of(value) + " among the values";
+    return "is " + text_of(target) + " in the network, but " + text_of(value) + " was given";
   }
   if (at::has_internal_overlap(target) == at::MemOverlap::Yes)
     return "overlaps itself, as expand() makes it";
@@ -205,12 +205,13 @@ void save_parameters(ConstModuleRef net, const fs::path& file) {
 void load_parameters(ModuleRef net, const fs::path& file) {
   const ExplicitTransfers certain;
   const c10::InferenceMode inference;
+  const torch::nn::Module& module = net.get();
   try {
     const MappedFile mapped(file);
     Named values;
     for (const auto& stored : parse_safetensors(mapped.bytes()))
       values.emplace(stored.name, to_tensor(stored));
-    write_values(net.get(), values, /*all_names=*/true,
+    write_values(module, values, /*all_names=*/true,
                  "load_parameters: " + clipped(file.string(), 120) + " does not fit the network");
   } catch (const std::runtime_error& error) {
     throw_file_error("load_parameters", file, error.what());

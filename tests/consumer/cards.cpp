@@ -1,0 +1,5 @@
+#include <use_gpu/gpu_info.hpp>
+
+#include <iostream>
+
+int main() { std::cout << use_gpu::query_gpus(); }

@@ -1,0 +1,46 @@
+# Installs the build, builds this folder's project against it, with the README's program, and runs it: as
+# a user would, without LD_LIBRARY_PATH and without this tree in any path.
+#   cmake -DBUILD=<build folder> -DSOURCE=<project folder> -P run.cmake
+set(work "${BUILD}/consumer")
+file(REMOVE_RECURSE "${work}")
+
+function(run)
+  execute_process(COMMAND ${ARGV} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR "${ARGV}\nexit status ${status}:\n${output}")
+  endif()
+  set(output "${output}" PARENT_SCOPE)
+endfunction()
+
+file(READ "${SOURCE}/README.md" readme)
+string(FIND "${readme}" "\n```cpp\n" begin)
+string(FIND "${readme}" "\n```\n\n```cmake\n" end)
+if(begin EQUAL -1 OR end LESS begin)
+  message(FATAL_ERROR "README.md has no C++ program followed by its CMake lines")
+endif()
+math(EXPR begin "${begin} + 8")
+math(EXPR length "${end} + 1 - ${begin}")
+string(SUBSTRING "${readme}" ${begin} ${length} program)
+file(WRITE "${work}/program.cpp" "${program}")
+
+run(${CMAKE_COMMAND} --install "${BUILD}" --prefix "${work}/prefix")
+run(${CMAKE_COMMAND} -G Ninja -S "${CMAKE_CURRENT_LIST_DIR}" -B "${work}/build"
+    "-DCMAKE_PREFIX_PATH=${work}/prefix" "-DPROGRAM=${work}/program.cpp")
+run(${CMAKE_COMMAND} --build "${work}/build")
+
+unset(ENV{LD_LIBRARY_PATH})
+set(ENV{CUDA_VISIBLE_DEVICES} "")
+set(ENV{USE_GPU_SIMULATED_GPUS} "2")
+run("${work}/build/app")
+if(NOT output MATCHES "on cpu")
+  message(FATAL_ERROR "app should have run on the CPU:\n${output}")
+endif()
+run("${work}/build/app_simulated")
+if(NOT output MATCHES "on sim:0")
+  message(FATAL_ERROR "app_simulated should have run on sim:0:\n${output}")
+endif()
+run("${work}/build/cards")
+run(ldd "${work}/build/cards")
+if(output MATCHES "torch|libc10")
+  message(FATAL_ERROR "use_gpu::gpu_info must not need LibTorch:\n${output}")
+endif()

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+#include "flat_buffers.hpp"
+
+#include <torch/types.h>
+#include <use_gpu/transfers.hpp>
+
+#include "support.hpp"
+
+namespace use_gpu {
+namespace {
+
+at::Tensor megabytes(std::int64_t count, c10::Device device = cpu()) {
+  return torch::empty({count << 20}, torch::TensorOptions(device).dtype(torch::kByte));
+}
+
+TEST(Buckets, HoldAtMost64MegabytesUnlessATensorIsLarger) {
+  const std::vector<at::Tensor> tensors{megabytes(30), megabytes(34),
+                                        megabytes(1),  megabytes(65),
+                                        megabytes(1),  torch::empty({0}, torch::kByte)};
+  EXPECT_EQ(buckets(tensors), (std::vector<Bucket>{{0, 1}, {2}, {3}, {4, 5}}));
+  EXPECT_TRUE(buckets({}).empty());
+}
+
+TEST(Buckets, HaveOneDeviceAndOneDtype) {
+  const auto device = try_gpu();
+  const std::vector<at::Tensor> tensors{
+      torch::ones({2}), torch::ones({2}, device), torch::ones({2}, torch::kDouble),
+      torch::ones({2}), torch::ones({3}, device), torch::ones({}, torch::kDouble)};
+  const auto expected = device.is_cpu() ? std::vector<Bucket>{{0, 1, 3, 4}, {2, 5}}
+                                        : std::vector<Bucket>{{0, 3}, {1, 4}, {2, 5}};
+  EXPECT_EQ(buckets(tensors), expected);
+}
+
+TEST(Flatten, IsUndoneByUnflatten) {
+  for (const auto device : try_all_gpus()) {
+    const auto z = torch::view_as_complex(torch::arange(4.F, device).view({2, 2}));
+    for (const auto& tensors :
+         {std::vector<at::Tensor>{torch::ones({2, 3}, device), torch::full({}, 2.F, device),
+                                  torch::empty({0, 2}, device), torch::rand({3, 2}, device).t()},
+          std::vector<at::Tensor>{z, z.conj()}, std::vector<at::Tensor>{z.conj()}}) {
+      const auto flat = flatten(tensors);
+      EXPECT_EQ(flat.dim(), 1);
+      EXPECT_EQ(flat.device(), tensors[0].device());
+      const auto views = unflatten(flat, tensors);
+      for (std::size_t i = 0; i < tensors.size(); ++i) {
+        EXPECT_TRUE(views[i].equal(tensors[i]));
+        EXPECT_TRUE(views[i].is_alias_of(flat));
+      }
+    }
+  }
+}
+
+TEST(Flatten, CopiesNothingThatIsAloneAndContiguous) {
+  const auto x = torch::rand({2, 3}, try_gpu());
+  EXPECT_TRUE(flatten({x}).is_alias_of(x));
+}
+
+TEST(GatherToHost, TakesOneTransferForEachBucket) {
+  USE_GPU_TEST_NEEDS(2);
+  std::vector<at::Tensor> tensors;
+  for (int i = 0; i < 100; ++i) tensors.push_back(torch::full({i}, i, gpu(i % 2)));
+  tensors.push_back(megabytes(65, gpu()));
+  tensors.push_back(torch::ones({2}));
+  const TransferLedger ledger;
+  const auto host = gather_to_host(tensors);
+  EXPECT_EQ(ledger.count(Transfer::device_to_host).copies, 3);
+  for (int i = 0; i < 100; ++i) {
+    const auto& x = host[static_cast<std::size_t>(i)];
+    EXPECT_TRUE(x.equal(torch::full({i}, i))) << i;
+    EXPECT_EQ(x.storage().nbytes(), x.nbytes());
+  }
+  EXPECT_TRUE(host.back().is_same(tensors.back()));
+}
+
+TEST(Scatter, TakesOneTransferForEachBucket) {
+  USE_GPU_TEST_NEEDS(2);
+  std::vector<at::Tensor> values;
+  std::vector<at::Tensor> targets;
+  const auto add = [&](const at::Tensor& value, const at::Tensor& target) {
+    values.push_back(value);
+    targets.push_back(target);
+  };
+  for (int i = 0; i < 100; ++i)
+    add(torch::full({i, 2}, i),
+        torch::zeros({2, i}, torch::TensorOptions(gpu(i % 2)).dtype(torch::kLong)).t());
+  add(torch::full({3}, 7.F, gpu(1)), torch::zeros({3}, gpu(1)));
+  add(torch::full({3}, 8.F), torch::zeros({3}, gpu(1)));
+  add(torch::full({3}, 9.F), torch::zeros({3}));
+  const TransferLedger ledger;
+  scatter(values, targets);
+  EXPECT_EQ(ledger.count(Transfer::host_to_device).copies, 3);
+  EXPECT_EQ(ledger.count(Transfer::device_to_device).copies, 0);
+  for (std::size_t i = 0; i < targets.size(); ++i)
+    EXPECT_TRUE(targets[i].to(cpu()).equal(values[i].to(cpu()))) << i;
+}
+
+}  // namespace
+}  // namespace use_gpu

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: MIT
+//
+// What a save leaves behind when a system call of its fails, or the program is killed in it. This
+// program brings its own versions of the calls, which take the place of the C library's in the
+// libraries too; they do what was asked, except the one that is to fail.
+#include <dirent.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <torch/nn/module.h>
+#include <torch/types.h>
+#include <unistd.h>
+#include <use_gpu/errors.hpp>
+#include <use_gpu/parameters.hpp>
+
+#include <csignal>
+#include <cstdarg>
+#include <iostream>
+
+#include "scratch_folder.hpp"
+#include "support.hpp"
+
+namespace {
+
+enum class Fault { none, fail, short_write, kill_before, kill_half_way, kill_after };
+
+Fault fault = Fault::none;
+int fault_at = 0;    // which call, counted from 1
+int calls_seen = 0;  // since the fault was set
+bool armed = false;
+
+// Whether this call is the one.
+bool is_due() { return armed && ++calls_seen == fault_at; }
+
+// The call, done as the fault wants it. `half` does a part of it.
+template <class Call, class Half>
+auto done(const Call& call, const Half& half) -> decltype(call()) {
+  if (!is_due()) return call();
+  switch (fault) {
+    case Fault::kill_before:
+      ::raise(SIGKILL);
+      break;
+    case Fault::kill_half_way:
+      half();
+      ::raise(SIGKILL);
+      break;
+    case Fault::kill_after:
+      call();
+      ::raise(SIGKILL);
+      break;
+    case Fault::short_write:
+      return half();
+    case Fault::fail:
+      errno = EIO;
+      return -1;
+    case Fault::none:
+      break;
+  }
+  return call();
+}
+
+template <class Call>
+auto done(const Call& call) -> decltype(call()) {
+  return done(call, call);
+}
+
+}  // namespace
+
+extern "C" {
+
+int open(const char* path, int flags, ...) {
+  std::va_list rest;
+  va_start(rest, flags);
+  const auto mode = (flags & O_CREAT) != 0 ? va_arg(rest, mode_t) : 0;
+  va_end(rest);
+  return done([&] { return static_cast<int>(::syscall(SYS_openat, AT_FDCWD, path, flags, mode)); });
+}
+ssize_t write(int fd, const void* bytes, size_t size) {
+  return done([&] { return ::syscall(SYS_write, fd, bytes, size); },
+              [&] { return ::syscall(SYS_write, fd, bytes, (size + 1) / 2); });
+}
+int fsync(int fd) {
+  return done([&] { return static_cast<int>(::syscall(SYS_fsync, fd)); });
+}
+int fchmod(int fd, mode_t mode) noexcept {
+  return done([&] { return static_cast<int>(::syscall(SYS_fchmod, fd, mode)); });
+}
+int close(int fd) {
+  return done([&] { return static_cast<int>(::syscall(SYS_close, fd)); });
+}
+int rename(const char* from, const char* to) noexcept {
+  return done([&] { return static_cast<int>(::syscall(SYS_rename, from, to)); });
+}
+}
+
+namespace use_gpu {
+namespace {
+
+using test::ScratchFolder;
+
+constexpr int k_tensors = 40;
+
+struct Net : torch::nn::Module {
+  explicit Net(float value) {
+    for (int i = 0; i < k_tensors; ++i)
+      register_buffer("b" + std::to_string(i), torch::full({1000}, value));
+  }
+  // The one value that all have; nothing if they differ.
+  std::optional<float> value() const {
+    const auto all = torch::cat(buffers());
+    const auto first = all[0].item<float>();
+    return (all == first).all().item<bool>() ? std::optional(first) : std::nullopt;
+  }
+};
+
+// Saves with that fault at that call; gives the number of calls.
+int save_with(Fault how, int at, const Net& net, const std::filesystem::path& file) {
+  fault = how;
+  fault_at = at;
+  calls_seen = 0;
+  armed = true;
+  try {
+    save_parameters(net, file);
+    armed = false;
+  } catch (...) {
+    armed = false;
+    throw;
+  }
+  return calls_seen;
+}
+
+std::optional<float> loaded(const std::filesystem::path& file) {
+  Net net(-1);
+  load_parameters(net, file);
+  return net.value();
+}
+
+int calls_of_a_save() {
+  const ScratchFolder folder;
+  const Net net(1);
+  save_parameters(net, folder / "net");
+  return save_with(Fault::none, 0, net, folder / "net");
+}
+
+std::ptrdiff_t files_in(const std::filesystem::path& folder) {
+  return std::distance(std::filesystem::directory_iterator(folder), {});
+}
+
+TEST(SaveParameters, LeavesTheOldFileOrTheNewOneWhenACallFails) {
+  const int calls = calls_of_a_save();
+  ASSERT_GT(calls, k_tensors);
+  int failures = 0;
+  for (int at = 1; at <= calls; ++at) {
+    const ScratchFolder folder;
+    const auto file = folder / "net";
+    save_parameters(Net(1), file);
+    bool failed = false;
+    try {
+      save_with(Fault::fail, at, Net(2), file);
+    } catch (const ParameterError& error) {
+      failed = true;
+      EXPECT_TRUE(test::has(error.what(), file.string())) << error.what();
+      EXPECT_TRUE(test::has(error.what(), "Input/output error")) << error.what();
+    }
+    failures += failed ? 1 : 0;
+    const auto found = loaded(file);
+    EXPECT_TRUE(found == 2.F || (failed && found == 1.F)) << "call " << at;
+    EXPECT_EQ(files_in(folder / "."), 1) << "call " << at;
+  }
+  EXPECT_GE(failures, calls - 1) << "only closing the folder may fail unnoticed";
+}
+
+TEST(SaveParameters, GoesOnAfterShortWrites) {
+  const int calls = calls_of_a_save();
+  for (int at = 1; at <= calls; ++at) {
+    const ScratchFolder folder;
+    save_with(Fault::short_write, at, Net(2), folder / "net");
+    EXPECT_EQ(loaded(folder / "net"), 2.F) << "call " << at;
+  }
+}
+
+TEST(SaveParameters, LeavesTheOldFileOrTheNewOneWhenItIsKilled) {
+  const int calls = calls_of_a_save();
+  int moments = 0;
+  int old_ones = 0;
+  for (int at = 1; at <= calls; ++at) {
+    for (const auto how : {Fault::kill_before, Fault::kill_half_way, Fault::kill_after}) {
+      const ScratchFolder folder;
+      const auto file = folder / "net";
+      save_parameters(Net(1), file);
+      const auto child = ::fork();
+      if (child == 0) {
+        save_with(how, at, Net(2), file);
+        ::_exit(0);
+      }
+      int status = 0;
+      ASSERT_EQ(::waitpid(child, &status, 0), child);
+      ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << "call " << at;
+      const auto found = loaded(file);
+      EXPECT_TRUE(found == 1.F || found == 2.F) << "call " << at;
+      old_ones += found == 1.F ? 1 : 0;
+      ++moments;
+    }
+  }
+  std::cout << "killed at " << moments << " moments: " << old_ones
+            << " times the old file, else the new one\n";
+  EXPECT_GE(moments, 100);
+}
+
+}  // namespace
+}  // namespace use_gpu

@@ -1,0 +1,456 @@
+// SPDX-License-Identifier: MIT
+#include <use_gpu/parameters.hpp>
+
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
+#include <torch/types.h>
+#include <use_gpu/device_scope.hpp>
+#include <use_gpu/errors.hpp>
+#include <use_gpu/network.hpp>
+#include <use_gpu/tensor.hpp>
+#include <use_gpu/transfers.hpp>
+
+#include <fstream>
+
+#include "scratch_folder.hpp"
+#include "support.hpp"
+
+namespace use_gpu {
+namespace {
+
+using test::error_of;
+using test::has;
+using test::ScratchFolder;
+using Values = std::map<std::string, at::Tensor>;
+
+struct Net : torch::nn::Module {};
+
+torch::nn::Sequential small_net() {
+  return torch::nn::Sequential(torch::nn::Linear(3, 4), torch::nn::BatchNorm1d(4),
+                               torch::nn::Linear(4, 1));
+}
+
+// A tensor of every kind, each with a name that says which.
+void register_all_kinds(torch::nn::Module& net) {
+  net.register_parameter("empty", torch::empty({0, 3}));
+  net.register_parameter("scalar", torch::tensor(1.5F));
+  net.register_parameter("transposed", torch::arange(6.).view({2, 3}).t());
+  net.register_parameter("frozen", torch::ones({2}), /*requires_grad=*/false);
+  net.register_parameter("conjugated",
+                         torch::view_as_complex(torch::tensor({{1.F, 2.F}, {3.F, -4.F}})).conj());
+  net.register_parameter("undefined", at::Tensor(), /*requires_grad=*/false);
+  net.register_buffer("mask", torch::tensor({true, false, true}));
+  net.register_buffer("every_second", torch::arange(10).slice(0, 0, 10, 2));
+  for (const auto dtype :
+       {torch::kByte, torch::kChar, torch::kShort, torch::kInt, torch::kLong, torch::kHalf,
+        torch::kBFloat16, torch::kFloat, torch::kDouble, torch::kUInt16, torch::kUInt32,
+        torch::kUInt64, torch::kFloat8_e5m2, torch::kFloat8_e4m3fn, torch::kFloat8_e8m0fnu,
+        torch::kFloat8_e5m2fnuz, torch::kFloat8_e4m3fnuz, torch::kFloat4_e2m1fn_x2}) {
+    const auto bytes = torch::arange(16, torch::kByte) * 7;
+    net.register_buffer(c10::getDtypeNames(dtype).first, bytes.view(dtype).view({2, -1}));
+  }
+}
+
+// Copies on the CPU, made without the functions under test.
+Values snapshot(const torch::nn::Module& net) {
+  const at::NoGradGuard no_grad;
+  Values values;
+  for (const auto& x : net.named_parameters())
+    values.emplace(x.key(), x.value().to(torch::kCPU, false, true));
+  for (const auto& x : net.named_buffers())
+    values.emplace(x.key(), x.value().to(torch::kCPU, false, true));
+  return values;
+}
+
+bool same_bytes(const at::Tensor& a, const at::Tensor& b) {
+  const auto bytes = [](const at::Tensor& x) {
+    return x.resolve_conj().contiguous().flatten().view(torch::kByte);
+  };
+  return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && bytes(a).equal(bytes(b));
+}
+
+void expect_same(const Values& expected, const Values& found) {
+  ASSERT_EQ(expected.size(), found.size());
+  for (const auto& [name, value] : expected) {
+    ASSERT_TRUE(found.contains(name)) << name;
+    EXPECT_TRUE(same_bytes(value, found.at(name))) << name;
+  }
+}
+
+// Other values of the same kinds.
+void fill_with_zeros(torch::nn::Module& net) {
+  const at::NoGradGuard no_grad;
+  auto all = net.parameters();
+  for (const auto& x : net.buffers()) all.push_back(x);
+  for (auto& x : all) {
+    const auto bytes = torch::zeros({static_cast<std::int64_t>(x.nbytes())}, torch::kByte);
+    x.copy_(bytes.view(x.scalar_type()).view(x.sizes()));
+  }
+}
+
+TEST(ReadParameters, CopiesParametersAndBuffersToTheHost) {
+  for (const auto device : try_all_gpus()) {
+    auto net = small_net();
+    place(net, device);
+    const auto values = read_parameters(net);
+    expect_same(snapshot(*net), values);
+    for (const auto& [name, value] : values) {
+      EXPECT_TRUE(value.is_cpu() && value.is_contiguous() && !value.requires_grad()) << name;
+      EXPECT_EQ(value.storage().nbytes(), value.nbytes()) << name << " shares memory with others";
+    }
+    values.at("0.weight").fill_(7);
+    EXPECT_NE(net->parameters()[0].sum().item<float>(), 84) << "it is a copy";
+  }
+}
+
+TEST(ReadParameters, TakesTensorsOfEveryKind) {
+  Net net;
+  register_all_kinds(net);
+  const auto expected = snapshot(net);
+  place(net, try_gpu());
+  const auto values = read_parameters(net);
+  EXPECT_FALSE(values.contains("undefined"));
+  expect_same(expected, values);
+}
+
+TEST(ReadParameters, KeepsTiedOnesTied) {
+  Net net;
+  const auto weight = net.register_parameter("encoder", torch::ones({2, 2}));
+  net.register_parameter("decoder", weight);
+  place(net, try_gpu());
+  auto values = read_parameters(net);
+  EXPECT_TRUE(values.at("encoder").is_same(values.at("decoder")));
+  values.at("encoder").fill_(3);
+  write_parameters(net, values);
+  EXPECT_EQ(weight.sum().item<float>(), 12);
+}
+
+TEST(ReadParameters, GivesTensorsThatMayBeChangedAfterInferenceMode) {
+  auto net = small_net();
+  place(net, try_gpu());
+  const auto values = [&] {
+    const c10::InferenceMode inference;
+    return read_parameters(net);
+  }();
+  for (const auto& [name, value] : values) EXPECT_FALSE(value.is_inference()) << name;
+}
+
+TEST(ReadParameters, RefusesTensorsWithoutPlainValues) {
+  Net net;
+  net.register_buffer("nothing", torch::ones({2}, torch::kMeta));
+  net.register_buffer("sparse", torch::ones({2, 2}).to_sparse());
+  net.register_buffer("plain", torch::ones({2}));
+  try {
+    (void)read_parameters(net);
+    FAIL();
+  } catch (const ParameterError& error) {
+    EXPECT_EQ(error.differences(), (std::vector<std::string>{"nothing is without values (meta)",
+                                                             "sparse is not dense"}));
+  }
+  error_of<ParameterError>([&] { (void)read_parameters(net); });
+  error_of<ParameterError>([&] { write_parameters(net, {{"sparse", torch::ones({2, 2})}}); });
+}
+
+TEST(WriteParameters, WritesInPlace) {
+  for (const auto device : try_all_gpus()) {
+    auto net = small_net();
+    place(net, device);
+    torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.5));
+    const auto weight = net->parameters()[0];
+    const auto* memory = weight.const_data_ptr();
+    auto values = read_parameters(net);
+    values.at("0.weight").fill_(2);
+    values.at("1.num_batches_tracked").fill_(5);
+    write_parameters(net, values);
+    expect_same(values, snapshot(*net));
+    EXPECT_TRUE(weight.is_same(net->parameters()[0]));
+    EXPECT_EQ(weight.const_data_ptr(), memory);
+    EXPECT_TRUE(weight.requires_grad() && weight.is_leaf() && same_device(weight.device(), device));
+    net->forward(torch::ones({5, 3}, device)).sum().backward();
+    optimizer.step();
+    EXPECT_FALSE(same_bytes(values.at("2.bias"), snapshot(*net).at("2.bias")))
+        << "training goes on";
+  }
+}
+
+TEST(WriteParameters, LeavesOtherNamesAlone) {
+  auto net = small_net();
+  place(net, try_gpu());
+  auto expected = snapshot(*net);
+  expected.at("2.bias") = torch::full({1}, 9.F);
+  write_parameters(net, {{"2.bias", torch::full({1}, 9.F)}});
+  expect_same(expected, snapshot(*net));
+  write_parameters(net, {});
+}
+
+TEST(WriteParameters, TakesTensorsOfEveryKind) {
+  Net net;
+  register_all_kinds(net);
+  place(net, try_gpu());
+  const auto values = read_parameters(net);
+  const auto strides = net.named_parameters()["transposed"].strides().vec();
+  fill_with_zeros(net);
+  write_parameters(net, values);
+  expect_same(values, snapshot(net));
+  EXPECT_EQ(net.named_parameters()["transposed"].strides(), strides);
+  EXPECT_FALSE(net.named_parameters()["frozen"].requires_grad());
+}
+
+TEST(WriteParameters, TakesValuesFromAnyDevice) {
+  auto net = small_net();
+  place(net, try_gpu());
+  for (const auto device : {cpu(), try_gpu(0), try_gpu(1)}) {
+    const auto value = torch::full({4, 3}, 1.F + static_cast<float>(device.index()), device);
+    write_parameters(net, {{"0.weight", value}});
+    EXPECT_TRUE(same_bytes(to_device(value, cpu()), snapshot(*net).at("0.weight")));
+  }
+  place(net, cpu());
+  write_parameters(net, {{"0.weight", torch::full({4, 3}, 8.F, try_gpu())}});
+  EXPECT_EQ(net->parameters()[0].sum().item<float>(), 96);
+}
+
+TEST(WriteParameters, TakesTheNetworksOwnTensorsForValues) {
+  Net net;
+  const auto a = net.register_parameter("a", torch::zeros({2}, try_gpu()));
+  const auto b = net.register_parameter("b", torch::ones({2}, try_gpu()));
+  write_parameters(net, {{"a", b}, {"b", a}});
+  EXPECT_EQ(a.sum().item<float>(), 2);
+  EXPECT_EQ(b.sum().item<float>(), 0);
+}
+
+TEST(WriteParameters, TellsAutogradThatTheValuesChanged) {
+  Net net;  // one that is alone with its dtype, and two that travel together
+  const auto alone = net.register_parameter(
+      "alone", torch::ones({2}, torch::TensorOptions(try_gpu()).dtype(torch::kDouble)));
+  const auto one = net.register_parameter("one", torch::ones({2}, try_gpu()));
+  const auto two = net.register_parameter("two", torch::ones({2}, try_gpu()));
+  const auto values = read_parameters(net);
+  for (const auto& w : {alone, one, two}) {
+    const auto loss = (w * w).sum();
+    write_parameters(net, values);
+    EXPECT_THROW(loss.backward(), c10::Error) << "w is no longer what the loss was computed from";
+  }
+}
+
+TEST(WriteParameters, WorksInAndAfterInferenceMode) {
+  Net net;
+  {
+    const c10::InferenceMode inference;
+    net.register_buffer("made_inside", torch::zeros({2}, try_gpu()));
+  }
+  net.register_buffer("made_outside", torch::zeros({2}, try_gpu()));
+  const auto values = Values{{"made_inside", torch::ones({2})}, {"made_outside", torch::ones({2})}};
+  write_parameters(net, values);
+  expect_same(values, snapshot(net));
+  const c10::InferenceMode inference;
+  write_parameters(net, read_parameters(net));
+}
+
+TEST(WriteParameters, ListsAllDifferencesAndWritesNothing) {
+  auto net = small_net();
+  place(net, try_gpu());
+  const auto before = snapshot(*net);
+  const auto write = [&] {
+    write_parameters(net, {{"0.weight", torch::ones({3, 4})},
+                           {"0.bias", torch::ones({4}, torch::kDouble)},
+                           {"1.weight", at::Tensor()},
+                           {"2.bias", torch::ones({1})},
+                           {"9.nobody", torch::ones({1})}});
+  };
+  const auto text = error_of<ParameterError>(write);
+  EXPECT_TRUE(has(
+      text,
+      "0.bias is float32[4] in the network, but float64[4] was given; 0.weight is float32[4, 3] "));
+  EXPECT_TRUE(has(text, "and 1 more"));
+  try {
+    write();
+  } catch (const ParameterError& error) {
+    ASSERT_EQ(error.differences().size(), 4U);
+    EXPECT_EQ(error.differences()[2], "1.weight was given an undefined tensor");
+    EXPECT_EQ(error.differences()[3], "9.nobody is not in the network");
+  }
+  expect_same(before, snapshot(*net));
+}
+
+TEST(WriteParameters, RefusesDifferentValuesForTiedNames) {
+  Net net;
+  const auto weight = net.register_parameter("encoder", torch::zeros({2}, try_gpu()));
+  net.register_parameter("decoder", weight);
+  const auto nan = torch::full({2}, std::numeric_limits<float>::quiet_NaN());
+  write_parameters(net, {{"encoder", nan}, {"decoder", nan.clone()}});
+  const auto text = error_of<ParameterError>([&] {
+    write_parameters(net, {{"encoder", torch::ones({2})}, {"decoder", torch::zeros({2})}});
+  });
+  EXPECT_TRUE(has(text, "encoder is tied to decoder, but has other values"));
+}
+
+TEST(WriteParameters, RefusesATensorThatOverlapsItself) {
+  Net net;
+  net.register_buffer("a", torch::zeros({2}));
+  net.register_buffer("expanded", torch::zeros({1}).expand({4}));
+  EXPECT_TRUE(
+      has(error_of<ParameterError>([&] {
+            write_parameters(net, {{"a", torch::ones({2})}, {"expanded", torch::ones({4})}});
+          }),
+          "expanded overlaps itself"));
+  EXPECT_EQ(net.buffers()[0].sum().item<float>(), 0);
+}
+
+TEST(WriteParameters, ChangesNothingWhenTheDeviceRunsOutOfMemory) {
+  USE_GPU_TEST_NEEDS(1);
+  Net net;
+  net.register_buffer("a", torch::zeros({2}, gpu()));
+  const auto big = net.register_buffer("b", torch::zeros({1 << 20}, gpu()).view({1024, 1024}).t());
+  const auto free = device_memory(gpu())->free_bytes;
+  const auto filler = torch::empty({static_cast<std::int64_t>(free) - (1 << 21)},
+                                   torch::TensorOptions(gpu()).dtype(torch::kByte));
+  EXPECT_THROW(write_parameters(net, {{"a", torch::ones({2})}, {"b", torch::ones({1024, 1024})}}),
+               c10::Error);
+  EXPECT_EQ(net.buffers()[0].sum().item<float>(), 0);
+}
+
+TEST(Parameters, OfAThousandSmallTensorsTravelInFewTransfers) {
+  USE_GPU_TEST_NEEDS(1);
+  Net net;
+  for (int i = 0; i < 1000; ++i)
+    net.register_parameter("p" + std::to_string(i), torch::full({1000}, float(i), gpu()));
+  const ScratchFolder folder;
+  const TransferGuard guard;
+  Values values;
+  const auto transfers_in = [](const auto& action) {
+    const TransferLedger ledger;
+    action();
+    std::int64_t copies = ledger.item_reads();
+    for (const auto kind :
+         {Transfer::host_to_device, Transfer::device_to_host, Transfer::device_to_device}) {
+      copies += ledger.count(kind).copies;
+    }
+    return copies;
+  };
+  EXPECT_EQ(transfers_in([&] { values = read_parameters(net); }), 1);
+  EXPECT_EQ(transfers_in([&] { write_parameters(net, values); }), 1);
+  EXPECT_EQ(transfers_in([&] { save_parameters(net, folder / "net"); }), 1);
+  EXPECT_EQ(transfers_in([&] { load_parameters(net, folder / "net"); }), 1);
+}
+
+TEST(Parameters, IgnoreTheDeviceScopeAroundThem) {
+  auto net = small_net();
+  const ScratchFolder folder;
+  const DeviceScope scope(try_gpu());
+  for (const auto& [name, value] : read_parameters(net)) EXPECT_TRUE(value.is_cpu()) << name;
+  save_parameters(net, folder / "net");
+  load_parameters(net, folder / "net");
+  EXPECT_TRUE(placement(net).single_device().is_cpu());
+}
+
+TEST(Parameters, RefuseAnEmptyHolder) {
+  const torch::nn::Linear empty = nullptr;
+  error_of<ArgumentError>([&] { (void)read_parameters(empty); });
+  error_of<ArgumentError>([&] { write_parameters(empty, {}); });
+  error_of<ArgumentError>([&] { save_parameters(empty, "never"); });
+  error_of<ArgumentError>([&] { load_parameters(empty, "never"); });
+}
+
+TEST(LoadParameters, RestoresWhatWasSavedOnAnyDevice) {
+  const ScratchFolder folder;
+  for (const auto from : try_all_gpus()) {
+    for (const auto to : {cpu(), try_gpu(0), try_gpu(1)}) {
+      Net net;
+      register_all_kinds(net);
+      place(net, from);
+      const auto expected = snapshot(net);
+      save_parameters(net, folder / "net.safetensors");
+      fill_with_zeros(net);
+      place(net, to);
+      load_parameters(net, folder / "net.safetensors");
+      expect_same(expected, snapshot(net));
+      EXPECT_TRUE(same_device(placement(net).single_device(), to));
+    }
+  }
+}
+
+TEST(LoadParameters, TakesANetworkWithoutParameters) {
+  const ScratchFolder folder;
+  Net net;
+  save_parameters(net, folder / "nothing");
+  load_parameters(net, folder / "nothing");
+}
+
+TEST(LoadParameters, ListsAllDifferencesAndChangesNothing) {
+  const ScratchFolder folder;
+  Net saved;
+  saved.register_parameter("same", torch::ones({2}));
+  saved.register_parameter("extra", torch::ones({2}));
+  saved.register_parameter("wider", torch::ones({4, 3}));
+  saved.register_parameter("float", torch::ones({2}));
+  save_parameters(saved, folder / "net");
+  Net net;
+  net.register_parameter("same", torch::zeros({2}, try_gpu()));
+  net.register_parameter("missing", torch::zeros({2}, try_gpu()));
+  net.register_parameter("wider", torch::zeros({1, 3}, try_gpu()));
+  net.register_parameter("float",
+                         torch::zeros({2}, torch::TensorOptions(try_gpu()).dtype(torch::kDouble)));
+  const auto before = snapshot(net);
+  const auto text = error_of<ParameterError>([&] { load_parameters(net, folder / "net"); });
+  EXPECT_TRUE(has(text, (folder / "net").string() +
+                            " does not fit the network: extra is not in the network; "));
+  try {
+    load_parameters(net, folder / "net");
+  } catch (const ParameterError& error) {
+    EXPECT_EQ(error.differences(),
+              (std::vector<std::string>{
+                  "extra is not in the network",
+                  "float is float64[2] in the network, but float32[2] was given",
+                  "wider is float32[1, 3] in the network, but float32[4, 3] was given",
+                  "missing is missing"}));
+  }
+  expect_same(before, snapshot(net));
+}
+
+TEST(LoadParameters, NamesPathAndCause) {
+  const ScratchFolder folder;
+  auto net = small_net();
+  const auto text = [&](const std::filesystem::path& file) {
+    return error_of<ParameterError>([&] { load_parameters(net, file); });
+  };
+  const auto absent = folder / "absent";
+  EXPECT_EQ(text(absent),
+            "load_parameters: " + absent.string() + ": opening it: No such file or directory");
+  EXPECT_TRUE(has(text(folder / "."), "not a regular file"));
+  std::ofstream(folder / "empty").flush();
+  EXPECT_TRUE(has(text(folder / "empty"), "too short"));
+  text(std::string(5000, 'x'));
+  text("esc\033ape");
+}
+
+TEST(SaveParameters, RefusesWhatTheFormatLacks) {
+  const ScratchFolder folder;
+  Net complex;
+  complex.register_parameter("z", torch::ones({2}, torch::kComplexDouble));
+  EXPECT_TRUE(has(error_of<ParameterError>([&] { save_parameters(complex, folder / "net"); }),
+                  "z is complex128"));
+  Net reserved;
+  reserved.register_parameter("__metadata__", torch::ones({2}));
+  EXPECT_TRUE(has(error_of<ParameterError>([&] { save_parameters(reserved, folder / "net"); }),
+                  "__metadata__"));
+  Net binary;
+  binary.register_parameter("\xff", torch::ones({2}));
+  EXPECT_TRUE(
+      has(error_of<ParameterError>([&] { save_parameters(binary, folder / "net"); }), "UTF-8"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder / "."));
+}
+
+TEST(SaveParameters, KeepsNamesOfEveryKind) {
+  const ScratchFolder folder;
+  Net net;
+  for (const auto* name : {"\xc3\xa9t\xc3\xa9", "with \"quotes\"", "line\nbreak", "\\"}) {
+    net.register_parameter(name, torch::ones({1}));
+  }
+  save_parameters(net, folder / "net");
+  load_parameters(net, folder / "net");
+}
+
+}  // namespace
+}  // namespace use_gpu

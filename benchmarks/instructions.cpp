@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // Operations to be counted by callgrind, each a thousand times; benchmarks/instructions runs it and
-// prints the figures. Built twice: with the library, and (USE_GPU_BARE) without, to see what its mere
-// presence costs.
+// prints the figures. Built twice: with the library, and (USE_GPU_BARE) without, to see what its
+// mere presence costs.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <valgrind/callgrind.h>
@@ -41,8 +41,8 @@ void count_three(const std::string& where) {
 int main() {
   const c10::InferenceMode inference;  // no autograd graph: the smallest operations there are
   CALLGRIND_START_INSTRUMENTATION;
-  // A memcmp takes a few instructions more where its operands are near the end of a page: the least of five
-  // counts, at different places of the stack, is without.
+  // A memcmp takes a few instructions more where its operands are near the end of a page: the least
+  // of five counts, at different places of the stack, is without.
   for (int i = 0; i < 5; ++i) {
     static_cast<volatile char*>(__builtin_alloca(720))[0] = 0;
 #ifdef USE_GPU_BARE

@@ -1,6 +1,6 @@
 // Chapter cell "!nvidia-smi": the graphics cards of this machine.
-// Look at: the number of each card, and how much of its memory is in use: a network, its gradients and
-// its inputs must fit into what is left. Without a GPU one line says why.
+// Look at: the number of each card, and how much of its memory is in use: a network, its gradients
+// and its inputs must fit into what is left. Without a GPU one line says why.
 
 #include <use_gpu/gpu_info.hpp>
 

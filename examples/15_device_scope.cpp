@@ -1,5 +1,6 @@
-// Chapter cell "with try_gpu(1): Y = ..." (the TensorFlow edition): where tensors are created by default.
-// Look at: neither Y nor the network names a device, and nothing was copied to get them there.
+// Chapter cell "with try_gpu(1): Y = ..." (the TensorFlow edition): where tensors are created by
+// default. Look at: neither Y nor the network names a device, and nothing was copied to get them
+// there.
 
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
@@ -20,5 +21,6 @@ int main() {
     const torch::nn::Sequential net(torch::nn::Linear(3, 1));
     std::cout << "Inside:  Y is " << use_gpu::describe(Y) << '\n' << use_gpu::placement(net);
   }
-  std::cout << "Outside: a tensor is " << use_gpu::describe(torch::rand({2, 3})) << "\n\n" << ledger;
+  std::cout << "Outside: a tensor is " << use_gpu::describe(torch::rand({2, 3})) << "\n\n"
+            << ledger;
 }

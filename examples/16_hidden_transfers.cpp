@@ -1,7 +1,7 @@
-// The chapter's side notes: transfers are slow, "we want you to be 100 % certain that you want to do
-// something slow before we let you do it".
-// Look at: what printing the loss at each step costs, what the guard says to it, and one large copy
-// against a thousand small ones. Without a GPU nothing is transferred, and all counts are zero.
+// The chapter's side notes: transfers are slow, "we want you to be 100 % certain that you want to
+// do something slow before we let you do it". Look at: what printing the loss at each step costs,
+// what the guard says to it, and one large copy against a thousand small ones. Without a GPU
+// nothing is transferred, and all counts are zero.
 
 #include <torch/nn/modules/linear.h>
 #include <use_gpu/device.hpp>
@@ -48,7 +48,8 @@ int main() {
   for (const bool each_step : {true, false}) {
     const use_gpu::TransferLedger ledger;
     train(device, each_step);
-    std::cout << "Loss printed " << (each_step ? "at each step" : "once") << ", on " << device << ":\n"
+    std::cout << "Loss printed " << (each_step ? "at each step" : "once") << ", on " << device
+              << ":\n"
               << ledger << '\n';
   }
   try {

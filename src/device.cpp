@@ -45,16 +45,18 @@ int count_devices(c10::DeviceType type) noexcept {
   if (count == 1) found = "only " + type + ":0";
   if (count > 1) found = type + ":0 to " + type + ":" + std::to_string(count - 1);
   const std::string index = device.has_index() ? std::to_string(device.index()) : "";
-  throw DeviceError("Device " + device.str() + " is not there: of its kind this program sees " + found +
-                    ". use_gpu::try_gpu(" + index + ") gives the CPU where a GPU is missing, " +
+  throw DeviceError("Device " + device.str() + " is not there: of its kind this program sees " +
+                    found + ". use_gpu::try_gpu(" + index +
+                    ") gives the CPU where a GPU is missing, " +
                     "use_gpu::num_gpus() says how many there are.");
 }
 
 [[noreturn]] void throw_not_a_device(std::string_view name) {
-  throw DeviceError("parse_device: " + in_quotes(name) +
-                    " names no device. Accepted are \"cpu\", \"gpu\", \"gpu:1\", \"auto\" (a GPU if there "
-                    "is one) and LibTorch's own names such as \"cuda\" or \"cuda:1\": lower case, no "
-                    "spaces, indices 0 to 127.");
+  throw DeviceError(
+      "parse_device: " + in_quotes(name) +
+      " names no device. Accepted are \"cpu\", \"gpu\", \"gpu:1\", \"auto\" (a GPU if there "
+      "is one) and LibTorch's own names such as \"cuda\" or \"cuda:1\": lower case, no "
+      "spaces, indices 0 to 127.");
 }
 
 // 0..127 without sign or leading zero, or -1 for anything else.
@@ -66,9 +68,11 @@ int parse_index(std::string_view digits) {
   return whole && digits[0] != '-' && index <= k_last_index ? index : -1;
 }
 
-// LibTorch's parser knows the names of all its device types; its index parser, which wraps, is not asked.
+// LibTorch's parser knows the names of all its device types; its index parser, which wraps, is not
+// asked.
 std::optional<c10::DeviceType> parse_accelerator(std::string_view word) {
-  const bool plain = std::all_of(word.begin(), word.end(), [](char c) { return c >= 'a' && c <= 'z'; });
+  const bool plain =
+      std::all_of(word.begin(), word.end(), [](char c) { return c >= 'a' && c <= 'z'; });
   if (word.empty() || word.size() > 20 || !plain) return std::nullopt;
   try {
     const auto type = c10::Device(std::string(word)).type();
@@ -84,7 +88,8 @@ c10::Device cpu() { return c10::Device(c10::kCPU); }
 
 c10::Device gpu(int index) {
   if (index < 0 || index > k_last_index) {
-    throw DeviceError("gpu(" + std::to_string(index) + "): a GPU's index is 0 to " + std::to_string(k_last_index) +
+    throw DeviceError("gpu(" + std::to_string(index) + "): a GPU's index is 0 to " +
+                      std::to_string(k_last_index) +
                       "; use_gpu::num_gpus() says how many there are.");
   }
   return device_at(gpu_type(), index);
@@ -100,11 +105,13 @@ int num_gpus() noexcept {
 
 c10::Device try_gpu(int index) {
   if (index < 0) {
-    throw DeviceError("try_gpu(" + std::to_string(index) + "): a GPU's index cannot be negative; 0 is the first.");
+    throw DeviceError("try_gpu(" + std::to_string(index) +
+                      "): a GPU's index cannot be negative; 0 is the first.");
   }
   if (index < num_gpus()) return gpu(index);
   if (log_enabled(LogLevel::debug)) {
-    log_message(LogLevel::debug, "try_gpu(" + std::to_string(index) + "): not there, using the CPU");
+    log_message(LogLevel::debug,
+                "try_gpu(" + std::to_string(index) + "): not there, using the CPU");
   }
   return cpu();
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The library's only registration with LibTorch's dispatcher. It must exist once in a process (a second
-// fallback for the key ends it): hence one source file in a library that is always shared.
+// The library's only registration with LibTorch's dispatcher. It must exist once in a process (a
+// second fallback for the key ends it): hence one source file in a library that is always shared.
 #include "dispatch_scope.hpp"
 
 #include <ATen/RedispatchFunctions.h>
@@ -45,7 +45,8 @@ class KeyOff {
   bool was_on_ = c10::impl::tls_is_dispatch_key_included(k_key);
 };
 
-// --- One transfer -----------------------------------------------------------------------------------
+// --- One transfer
+// -----------------------------------------------------------------------------------
 
 bool is_transfer(c10::Device from, c10::Device to) {
   return from != to && !from.is_meta() && !to.is_meta() && !(from.is_cpu() && to.is_cpu());
@@ -73,27 +74,33 @@ template <class Describe>
 void judge(Transfer kind, const Describe& describe) {
   const OnTransfer what = decision(current_state().policy, kind);
   if (what == OnTransfer::allow) return;
-  if (what == OnTransfer::forbid) throw TransferForbidden("Forbidden by a TransferGuard: " + describe());
+  if (what == OnTransfer::forbid)
+    throw TransferForbidden("Forbidden by a TransferGuard: " + describe());
   const KeyOff off;
   log_message(LogLevel::warning, "Implicit transfer: " + describe());
 }
 
 std::string describe_copy(c10::Device from, c10::Device to, std::size_t bytes) {
   return "copy_ of " + std::to_string(bytes) + " bytes from " + from.str() + " to " + to.str() +
-         ", which nobody asked for by name. If it is meant, write use_gpu::to_device(x, device), or open a "
+         ", which nobody asked for by name. If it is meant, write use_gpu::to_device(x, device), "
+         "or open a "
          "use_gpu::ExplicitTransfers scope around it.";
 }
 
 std::string describe_read(const std::string& operation, const at::Tensor& x) {
-  return operation + " reads from " + x.device().str() + " (" + c10::getDtypeNames(x.scalar_type()).first +
-         ", " + std::to_string(x.nbytes()) + " bytes) and waits for the device, as printing, item(), bool "
-         "conversions and results of unknown size do. Keep the value on the device; if it is meant, open a "
+  return operation + " reads from " + x.device().str() + " (" +
+         c10::getDtypeNames(x.scalar_type()).first + ", " + std::to_string(x.nbytes()) +
+         " bytes) and waits for the device, as printing, item(), bool "
+         "conversions and results of unknown size do. Keep the value on the device; if it is "
+         "meant, open a "
          "use_gpu::ExplicitTransfers scope around it.";
 }
 
-// --- Kernels on the key -----------------------------------------------------------------------------
+// --- Kernels on the key
+// -----------------------------------------------------------------------------
 
-at::Tensor& copy_(c10::DispatchKeySet keys, at::Tensor& self, const at::Tensor& source, bool non_blocking) {
+at::Tensor& copy_(c10::DispatchKeySet keys, at::Tensor& self, const at::Tensor& source,
+                  bool non_blocking) {
   const c10::Device from = source.device();
   const c10::Device to = self.device();
   if (C10_LIKELY(!is_transfer(from, to))) {
@@ -134,15 +141,18 @@ auto read_back(const at::Tensor& x, const std::string& operation, const Read& re
 
 bool is_on_device(const at::Tensor& x) { return x.defined() && is_transfer(x.device(), c10::kCPU); }
 
-[[gnu::noinline]] at::Scalar local_scalar_dense_elsewhere(c10::DispatchKeySet below, const at::Tensor& self) {
+[[gnu::noinline]] at::Scalar local_scalar_dense_elsewhere(c10::DispatchKeySet below,
+                                                          const at::Tensor& self) {
   const auto read = [&] { return at::redispatch::_local_scalar_dense(below, self); };
   return is_on_device(self) ? read_back(self, "item()", read) : read();
 }
 
-// A number on the CPU is read with some 600 instructions in all; asking the dispatcher once more would add
-// a sixth. So, where nothing but autograd, which does nothing here, stands in between, it is not asked.
+// A number on the CPU is read with some 600 instructions in all; asking the dispatcher once more
+// would add a sixth. So, where nothing but autograd, which does nothing here, stands in between, it
+// is not asked.
 constexpr c10::DispatchKeySet k_plain_cpu{c10::DispatchKey::CPU, c10::DispatchKey::AutogradCPU,
-                                          c10::DispatchKey::ADInplaceOrView, c10::DispatchKey::BackendSelect};
+                                          c10::DispatchKey::ADInplaceOrView,
+                                          c10::DispatchKey::BackendSelect};
 
 at::Scalar local_scalar_dense(c10::DispatchKeySet keys, const at::Tensor& self) {
   const auto below = keys & k_keys_below;
@@ -150,13 +160,23 @@ at::Scalar local_scalar_dense(c10::DispatchKeySet keys, const at::Tensor& self) 
   return local_scalar_dense_elsewhere(below, self);
 }
 
-// Operations whose kernels on a device read a size or a result back without telling the dispatcher, or
-// that would on a GPU but not on a simulated one.
-constexpr const char* k_reading_operations[] = {
-    "_unique", "_unique2", "bincount", "equal", "masked_select", "masked_select.out", "nonzero",
-    "nonzero.out", "repeat_interleave.Tensor", "unique_consecutive", "unique_dim", "unique_dim_consecutive"};
+// Operations whose kernels on a device read a size or a result back without telling the dispatcher,
+// or that would on a GPU but not on a simulated one.
+constexpr const char* k_reading_operations[] = {"_unique",
+                                                "_unique2",
+                                                "bincount",
+                                                "equal",
+                                                "masked_select",
+                                                "masked_select.out",
+                                                "nonzero",
+                                                "nonzero.out",
+                                                "repeat_interleave.Tensor",
+                                                "unique_consecutive",
+                                                "unique_dim",
+                                                "unique_dim_consecutive"};
 
-void reading_operation(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+void reading_operation(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                       torch::jit::Stack* stack) {
   const auto arguments = torch::jit::last(*stack, op.schema().arguments().size());
   const at::Tensor self = arguments[0].toTensor();
   // repeat_interleave reads the sum of its repeats, unless it is told the size of its output.
@@ -169,20 +189,66 @@ void reading_operation(const c10::OperatorHandle& op, c10::DispatchKeySet keys, 
   }
 }
 
-// All factories that take a device and no tensor; from_file's memory is the host's, and what LibTorch
-// creates for itself only (_cudnn_init_dropout_state, _make_dep_token) it creates where it must.
-constexpr const char* k_factories[] = {
-    "_efficientzerotensor", "_empty_affine_quantized", "_sparse_compressed_tensor_with_dims",
-    "_sparse_coo_tensor_with_dims", "arange", "arange.start", "arange.start_step", "bartlett_window",
-    "bartlett_window.periodic", "blackman_window", "blackman_window.periodic", "empty.memory_format",
-    "empty.names", "empty_permuted", "empty_strided", "eye", "eye.m", "fft_fftfreq", "fft_rfftfreq", "full",
-    "full.names", "hamming_window", "hamming_window.periodic", "hamming_window.periodic_alpha",
-    "hamming_window.periodic_alpha_beta", "hann_window", "hann_window.periodic", "kaiser_window",
-    "kaiser_window.beta", "kaiser_window.periodic", "linspace", "logspace", "normal.float_float", "ones",
-    "ones.names", "rand", "rand.generator", "rand.generator_with_names", "rand.names", "randint",
-    "randint.generator", "randint.low", "randint.low_generator", "randn", "randn.generator",
-    "randn.generator_with_names", "randn.names", "randperm", "randperm.generator", "range", "range.step",
-    "scalar_tensor", "sparse_coo_tensor.size", "tril_indices", "triu_indices", "zeros", "zeros.names"};
+// All factories that take a device and no tensor; from_file's memory is the host's, and what
+// LibTorch creates for itself only (_cudnn_init_dropout_state, _make_dep_token) it creates where it
+// must.
+constexpr const char* k_factories[] = {"_efficientzerotensor",
+                                       "_empty_affine_quantized",
+                                       "_sparse_compressed_tensor_with_dims",
+                                       "_sparse_coo_tensor_with_dims",
+                                       "arange",
+                                       "arange.start",
+                                       "arange.start_step",
+                                       "bartlett_window",
+                                       "bartlett_window.periodic",
+                                       "blackman_window",
+                                       "blackman_window.periodic",
+                                       "empty.memory_format",
+                                       "empty.names",
+                                       "empty_permuted",
+                                       "empty_strided",
+                                       "eye",
+                                       "eye.m",
+                                       "fft_fftfreq",
+                                       "fft_rfftfreq",
+                                       "full",
+                                       "full.names",
+                                       "hamming_window",
+                                       "hamming_window.periodic",
+                                       "hamming_window.periodic_alpha",
+                                       "hamming_window.periodic_alpha_beta",
+                                       "hann_window",
+                                       "hann_window.periodic",
+                                       "kaiser_window",
+                                       "kaiser_window.beta",
+                                       "kaiser_window.periodic",
+                                       "linspace",
+                                       "logspace",
+                                       "normal.float_float",
+                                       "ones",
+                                       "ones.names",
+                                       "rand",
+                                       "rand.generator",
+                                       "rand.generator_with_names",
+                                       "rand.names",
+                                       "randint",
+                                       "randint.generator",
+                                       "randint.low",
+                                       "randint.low_generator",
+                                       "randn",
+                                       "randn.generator",
+                                       "randn.generator_with_names",
+                                       "randn.names",
+                                       "randperm",
+                                       "randperm.generator",
+                                       "range",
+                                       "range.step",
+                                       "scalar_tensor",
+                                       "sparse_coo_tensor.size",
+                                       "tril_indices",
+                                       "triu_indices",
+                                       "zeros",
+                                       "zeros.names"};
 
 // Fills in the device of DeviceScope where the call names none.
 void factory(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {

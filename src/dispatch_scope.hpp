@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 //
-// The one mechanism behind TransferLedger, TransferGuard, ExplicitTransfers and DeviceScope. Kernels on
-// the dispatch key DeferredInit, which LibTorch declares for out-of-tree use and uses for nothing, run
-// before those of autograd and of the devices, may throw, and may change arguments. The key is switched
-// on for a thread while a scope with something to do is open; without one it costs nothing.
+// The one mechanism behind TransferLedger, TransferGuard, ExplicitTransfers and DeviceScope.
+// Kernels on the dispatch key DeferredInit, which LibTorch declares for out-of-tree use and uses
+// for nothing, run before those of autograd and of the devices, may throw, and may change
+// arguments. The key is switched on for a thread while a scope with something to do is open;
+// without one it costs nothing.
 //
-// What the scopes want is carried in ThreadLocalDebugInfo, which LibTorch hands on, with the key, to the
-// threads of a backward pass, and at::ThreadLocalState to any thread.
+// What the scopes want is carried in ThreadLocalDebugInfo, which LibTorch hands on, with the key,
+// to the threads of a backward pass, and at::ThreadLocalState to any thread.
 #pragma once
 
 #include <c10/util/ThreadLocalDebugInfo.h>

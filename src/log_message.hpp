@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The only way from the library to its log. spdlog stays behind it, in log.cpp: the fmt that Debian's
-// spdlog uses and the one that LibTorch bundles cannot be seen by the same source file.
+// The only way from the library to its log. spdlog stays behind it, in log.cpp: the fmt that
+// Debian's spdlog uses and the one that LibTorch bundles cannot be seen by the same source file.
 #pragma once
 
 #include <use_gpu/log.hpp>

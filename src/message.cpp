@@ -6,7 +6,9 @@ namespace use_gpu {
 std::string clipped(std::string_view text, std::size_t most) {
   if (text.size() <= most) return std::string(text);
   std::size_t end = most - 3;
-  const auto continues = [&](std::size_t i) { return (static_cast<unsigned char>(text[i]) >> 6) == 2; };
+  const auto continues = [&](std::size_t i) {
+    return (static_cast<unsigned char>(text[i]) >> 6) == 2;
+  };
   while (end > 0 && continues(end)) --end;
   return std::string(text.substr(0, end)) + "...";
 }

@@ -10,7 +10,8 @@ template <class AnyModule>
 AnyModule& checked(AnyModule* module) {
   if (module != nullptr) return *module;
   throw ArgumentError(
-      "The network is empty: its module holder or pointer was initialized with nullptr. Give it a module "
+      "The network is empty: its module holder or pointer was initialized with nullptr. Give it a "
+      "module "
       "first, for example net = torch::nn::Linear(3, 1).");
 }
 

@@ -34,7 +34,8 @@ std::vector<at::Tensor> all_tensors(const torch::nn::Module& net) {
   return all;
 }
 
-// Swaps the data of tensors, each of which keeps its identity; all goes back unless commit() is reached.
+// Swaps the data of tensors, each of which keeps its identity; all goes back unless commit() is
+// reached.
 class DataSwap {
  public:
   DataSwap() = default;
@@ -42,7 +43,8 @@ class DataSwap {
     try {
       for (const auto& [tensor, before] : swapped_) tensor.set_data(before);
     } catch (const std::exception& error) {
-      log_message(LogLevel::error, std::string("place: could not undo a failed move: ") + error.what());
+      log_message(LogLevel::error,
+                  std::string("place: could not undo a failed move: ") + error.what());
     }
   }
   DataSwap(const DataSwap&) = delete;
@@ -65,8 +67,8 @@ void warn_if_nothing_is_registered(const torch::nn::Module& net, std::string_vie
 }
 
 PlacedTensor placed(const std::string& name, const at::Tensor& x, bool is_buffer) {
-  return {name,      is_buffer, c10::getDtypeNames(x.scalar_type()).first, x.sizes().vec(), x.device(),
-          x.nbytes()};
+  return {name,       is_buffer, c10::getDtypeNames(x.scalar_type()).first, x.sizes().vec(),
+          x.device(), x.nbytes()};
 }
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
@@ -96,8 +98,8 @@ void place(ModuleRef net, c10::Device device) {
   module.to(device);
   const Placement result = placement(module);
   if (!result.tensors().empty() && !same_device(result.single_device(), device)) {
-    throw DeviceError("place: the network went to " + result.single_device().str() + " instead of " +
-                      device.str() + ": does one of its modules override to()?");
+    throw DeviceError("place: the network went to " + result.single_device().str() +
+                      " instead of " + device.str() + ": does one of its modules override to()?");
   }
   swap.commit();
 }
@@ -125,12 +127,14 @@ c10::Device Placement::single_device() const {
   const c10::Device first = tensors_.front().device;
   std::string strays;
   for (const auto& x : tensors_) {
-    if (x.device != first) strays += (strays.empty() ? "" : ", ") + x.name + " on " + x.device.str();
+    if (x.device != first)
+      strays += (strays.empty() ? "" : ", ") + x.name + " on " + x.device.str();
   }
   if (strays.empty()) return first;
-  throw DeviceMismatch("placement: the network is on several devices: " + clipped(tensors_.front().name, 60) +
-                       " on " + first.str() + ", but " + clipped(strays, 150) +
-                       ". use_gpu::place(net, device) puts all of it on one.");
+  throw DeviceMismatch(
+      "placement: the network is on several devices: " + clipped(tensors_.front().name, 60) +
+      " on " + first.str() + ", but " + clipped(strays, 150) +
+      ". use_gpu::place(net, device) puts all of it on one.");
 }
 
 Placement placement(ConstModuleRef net) {

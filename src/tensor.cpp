@@ -32,8 +32,9 @@ std::string text_of(const at::Tensor& x, std::size_t shape_length) {
 
 void check_defined(std::string_view operation, std::string_view name, const at::Tensor& x) {
   if (x.defined()) return;
-  throw ArgumentError(clipped(operation, 2 * k_name_length) + ": " + clipped(name, k_name_length) +
-                      " is an undefined tensor; give it a value first, for example with torch::ones.");
+  throw ArgumentError(
+      clipped(operation, 2 * k_name_length) + ": " + clipped(name, k_name_length) +
+      " is an undefined tensor; give it a value first, for example with torch::ones.");
 }
 
 // LibTorch lets a CPU tensor of zero dimensions take part in any device's operation, as a number.
@@ -43,11 +44,12 @@ bool fits_anywhere(const at::Tensor& x) { return x.dim() == 0 && x.is_cpu(); }
                                  const NamedTensor& b) {
   const std::string first = clipped(a.name, k_name_length);
   const std::string second = clipped(b.name, k_name_length);
-  throw DeviceMismatch(clipped(operation, 2 * k_name_length) + ": " + first + " is " +
-                       text_of(a.tensor, k_shape_length) + ", " + second + " is " +
-                       text_of(b.tensor, k_shape_length) +
-                       ". Both must be on one device; move one, for example with use_gpu::to_device(" +
-                       second + ", " + first + ".device()).");
+  throw DeviceMismatch(
+      clipped(operation, 2 * k_name_length) + ": " + first + " is " +
+      text_of(a.tensor, k_shape_length) + ", " + second + " is " +
+      text_of(b.tensor, k_shape_length) +
+      ". Both must be on one device; move one, for example with use_gpu::to_device(" + second +
+      ", " + first + ".device()).");
 }
 
 }  // namespace
@@ -81,7 +83,8 @@ void check_same_device(std::string_view operation, c10::ArrayRef<NamedTensor> op
     check_defined(operation, operand.name, operand.tensor);
     if (fits_anywhere(operand.tensor)) continue;
     if (first == nullptr) first = &operand;
-    if (!same_device(first->tensor.device(), operand.tensor.device())) throw_mismatch(operation, *first, operand);
+    if (!same_device(first->tensor.device(), operand.tensor.device()))
+      throw_mismatch(operation, *first, operand);
   }
 }
 

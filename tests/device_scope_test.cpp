@@ -21,10 +21,11 @@ TEST(DeviceScope, IsWhereTensorsAreCreatedThatNameNoDevice) {
   for (const auto device : try_all_gpus()) {
     const DeviceScope scope(device);
     for (const auto& x :
-         {torch::ones({2, 3}), torch::zeros({2}, torch::kDouble), torch::full({2}, 3.0), torch::rand({2}),
-          torch::randn({2}), torch::randint(5, {2}), torch::randperm(4), torch::arange(5), torch::linspace(0, 1, 3),
-          torch::logspace(0, 1, 3), torch::eye(3), torch::empty({2}), torch::empty_strided({2}, {1}),
-          torch::scalar_tensor(3), torch::hann_window(4), torch::tril_indices(3, 3), torch::fft::fftfreq(4)}) {
+         {torch::ones({2, 3}), torch::zeros({2}, torch::kDouble), torch::full({2}, 3.0),
+          torch::rand({2}), torch::randn({2}), torch::randint(5, {2}), torch::randperm(4),
+          torch::arange(5), torch::linspace(0, 1, 3), torch::logspace(0, 1, 3), torch::eye(3),
+          torch::empty({2}), torch::empty_strided({2}, {1}), torch::scalar_tensor(3),
+          torch::hann_window(4), torch::tril_indices(3, 3), torch::fft::fftfreq(4)}) {
       EXPECT_TRUE(same_device(x.device(), device)) << describe(x);
     }
   }
@@ -105,7 +106,8 @@ TEST(DeviceScope, RefusesADeviceThatIsNotThere) {
 TEST(DeviceScope, MakesANetworkOnTheGpuWithoutATransferAndWithTheSeedsValues) {
   const auto make = [] {
     torch::manual_seed(0);
-    return torch::nn::Sequential(torch::nn::Linear(3, 4), torch::nn::BatchNorm1d(4), torch::nn::Conv2d(1, 2, 3));
+    return torch::nn::Sequential(torch::nn::Linear(3, 4), torch::nn::BatchNorm1d(4),
+                                 torch::nn::Conv2d(1, 2, 3));
   };
   auto expected = make();
   for (const auto device : try_all_gpus()) {
@@ -115,7 +117,7 @@ TEST(DeviceScope, MakesANetworkOnTheGpuWithoutATransferAndWithTheSeedsValues) {
     auto net = make();
     EXPECT_TRUE(ledger.empty());
     for (std::size_t i = 0; i < net->parameters().size(); ++i) {
-      const auto& parameter = net->parameters()[i];
+      const auto parameter = net->parameters()[i];
       EXPECT_TRUE(same_device(parameter.device(), device));
       EXPECT_TRUE(parameter.requires_grad());
       if (!device.is_cuda()) {  // CUDA draws its random numbers otherwise
@@ -130,7 +132,8 @@ TEST(DeviceScope, MakesANetworkOnTheGpuWithoutATransferAndWithTheSeedsValues) {
 
 TEST(DeviceScope, TrainsWhatItMade) {
   const DeviceScope scope(try_gpu());
-  torch::nn::Sequential net(torch::nn::Linear(3, 4), torch::nn::BatchNorm1d(4), torch::nn::Dropout());
+  torch::nn::Sequential net(torch::nn::Linear(3, 4), torch::nn::BatchNorm1d(4),
+                            torch::nn::Dropout());
   torch::optim::Adam optimizer(net->parameters());
   const TransferGuard guard({OnTransfer::forbid, OnTransfer::allow, OnTransfer::forbid});
   for (int step = 0; step < 3; ++step) {

@@ -125,13 +125,39 @@ TEST(ParseDevice, ReadsWhatItsDevicesPrint) {
 
 TEST(ParseDevice, SaysWhatIsAcceptedInsteadOfAnythingElse) {
   using std::string_view_literals::operator""sv;
-  for (const auto name :
-       {""sv, ":"sv, ":0"sv, "cuda:"sv, "cuda:-1"sv, "cuda:+1"sv, "cuda:01"sv, "cuda:00"sv, "cuda:300"sv,
-        "cuda:128"sv, "cuda:99999999999999999999"sv, "cuda:1x"sv, "cuda:0x1"sv, "cuda:1:1"sv, " cuda:0"sv,
-        "cuda:0 "sv, "cuda: 0"sv, "GPU:0"sv, "Cuda"sv, "cuda\0"sv, "cuda:0\0"sv, "cpu:1"sv, "auto:0"sv,
-        "gpu:-0"sv, "meta"sv, "vulkan"sv, "nosuchdevice:0"sv, "gpu1"sv, "\x1b[2J"sv, "\xff\xfe"sv}) {
+  for (const auto name : {""sv,
+                          ":"sv,
+                          ":0"sv,
+                          "cuda:"sv,
+                          "cuda:-1"sv,
+                          "cuda:+1"sv,
+                          "cuda:01"sv,
+                          "cuda:00"sv,
+                          "cuda:300"sv,
+                          "cuda:128"sv,
+                          "cuda:99999999999999999999"sv,
+                          "cuda:1x"sv,
+                          "cuda:0x1"sv,
+                          "cuda:1:1"sv,
+                          " cuda:0"sv,
+                          "cuda:0 "sv,
+                          "cuda: 0"sv,
+                          "GPU:0"sv,
+                          "Cuda"sv,
+                          "cuda\0"sv,
+                          "cuda:0\0"sv,
+                          "cpu:1"sv,
+                          "auto:0"sv,
+                          "gpu:-0"sv,
+                          "meta"sv,
+                          "vulkan"sv,
+                          "nosuchdevice:0"sv,
+                          "gpu1"sv,
+                          "\x1b[2J"sv,
+                          "\xff\xfe"sv}) {
     const auto text = error_of<DeviceError>([&] { (void)parse_device(name); });
-    for (const char* accepted : {"\"cpu\"", "\"gpu\"", "\"gpu:1\"", "\"cuda:1\"", "\"auto\"", "0 to 127"}) {
+    for (const char* accepted :
+         {"\"cpu\"", "\"gpu\"", "\"gpu:1\"", "\"cuda:1\"", "\"auto\"", "0 to 127"}) {
       EXPECT_TRUE(has(text, accepted));
     }
     for (const char c : text) EXPECT_TRUE(c >= 0x20 && c < 0x7f) << "unprintable byte in " << text;

@@ -31,7 +31,8 @@ TEST(Log, WritesWarningsAndErrorsToStderrAtFirst) {
 }
 
 TEST(Log, WritesNothingBelowTheLevel) {
-  for (const auto least : {LogLevel::debug, LogLevel::info, LogLevel::warning, LogLevel::error, LogLevel::off}) {
+  for (const auto least :
+       {LogLevel::debug, LogLevel::info, LogLevel::warning, LogLevel::error, LogLevel::off}) {
     set_log_level(least);
     const auto text = logged();
     for (const auto level : k_levels) {

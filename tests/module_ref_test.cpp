@@ -30,7 +30,8 @@ static_assert(std::is_convertible_v<NetImpl*, ModuleRef>);
 static_assert(std::is_convertible_v<const NetImpl&, ConstModuleRef>);
 static_assert(std::is_convertible_v<std::shared_ptr<const NetImpl>, ConstModuleRef>);
 static_assert(std::is_convertible_v<const Net&, ConstModuleRef>);
-static_assert(!std::is_convertible_v<const torch::nn::Module&, ModuleRef>, "would change a const module");
+static_assert(!std::is_convertible_v<const torch::nn::Module&, ModuleRef>,
+              "would change a const module");
 static_assert(!std::is_convertible_v<std::shared_ptr<const NetImpl>, ModuleRef>);
 static_assert(!std::is_convertible_v<at::Tensor&, ModuleRef>);
 static_assert(!std::is_convertible_v<int, ModuleRef>);

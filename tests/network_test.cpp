@@ -21,7 +21,8 @@ using test::error_of;
 using test::has;
 
 torch::nn::Sequential small_net() {
-  return torch::nn::Sequential(torch::nn::Linear(3, 4), torch::nn::BatchNorm1d(4), torch::nn::Linear(4, 1));
+  return torch::nn::Sequential(torch::nn::Linear(3, 4), torch::nn::BatchNorm1d(4),
+                               torch::nn::Linear(4, 1));
 }
 
 // One step of training; throws where a gradient and its parameter are on different devices.
@@ -48,7 +49,8 @@ struct Snapshot {
       if (x.grad().defined()) tensors.push_back(x.grad());
     }
     for (const auto& x : net.buffers()) tensors.push_back(x);
-    for (const auto& x : tensors) all.emplace_back(x.unsafeGetTensorImpl(), x.storage().data(), x.device().str());
+    for (const auto& x : tensors)
+      all.emplace_back(x.unsafeGetTensorImpl(), x.storage().data(), x.device().str());
   }
   std::vector<std::tuple<at::TensorImpl*, const void*, std::string>> all;
 };
@@ -94,7 +96,8 @@ TEST(Place, KeepsTheValues) {
   std::vector<at::Tensor> before;
   for (const auto& x : net->parameters()) before.push_back(x.detach().clone());
   for (const auto device : {gpu(0), gpu(1), cpu()}) place(net, device);
-  for (std::size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(before[i].equal(net->parameters()[i]));
+  for (std::size_t i = 0; i < before.size(); ++i)
+    EXPECT_TRUE(before[i].equal(net->parameters()[i]));
 }
 
 TEST(Place, CopiesNothingThatIsThereAlready) {
@@ -234,7 +237,8 @@ TEST(Place, WarnsThatNothingIsRegistered) {
   Net forgotten;
   testing::internal::CaptureStderr();
   place(forgotten, try_gpu());
-  EXPECT_TRUE(has(testing::internal::GetCapturedStderr(), "nothing registered: was register_module forgotten?"));
+  EXPECT_TRUE(has(testing::internal::GetCapturedStderr(),
+                  "nothing registered: was register_module forgotten?"));
   testing::internal::CaptureStderr();
   auto net = small_net();
   place(net, try_gpu());
@@ -295,7 +299,8 @@ TEST(PlacementTest, IsEmptyForANetworkWithNothingRegistered) {
   const auto where = placement(net);
   EXPECT_TRUE(where.tensors().empty());
   EXPECT_TRUE(where.devices().empty());
-  EXPECT_TRUE(has(error_of<ArgumentError>([&] { (void)where.single_device(); }), "register_module"));
+  EXPECT_TRUE(
+      has(error_of<ArgumentError>([&] { (void)where.single_device(); }), "register_module"));
 }
 
 TEST(PlacementTest, PrintsATable) {

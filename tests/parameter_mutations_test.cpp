@@ -116,6 +116,8 @@ TEST(LoadParameters, NeverTakesADamagedFileForAnother) {
   int unchanged = 0;
   for (int i = 0; i < 20'000; ++i) {
     const auto file = mutator.next();
+    std::filesystem::remove(folder /
+                            "file");  // a truncated one would be written to the disk at once
     std::ofstream(folder / "file", std::ios::binary) << file;
     try {
       load_parameters(net, folder / "file");

@@ -50,8 +50,8 @@ TEST(SimulateGpus, RefusesNumbersOutsideOneToSixteenAndASecondCall) {
 
 // Runs this program again with that value in the environment; its exit status and all it printed.
 std::pair<int, std::string> run_with(const std::string& value) {
-  const std::string command = "USE_GPU_SIMULATED_GPUS='" + value + "' /proc/" + std::to_string(getpid()) +
-                              "/exe --gtest_filter=NoTest.AtAll 2>&1";
+  const std::string command = "USE_GPU_SIMULATED_GPUS='" + value + "' /proc/" +
+                              std::to_string(getpid()) + "/exe --gtest_filter=NoTest.AtAll 2>&1";
   FILE* const pipe = popen(command.c_str(), "r");
   std::string output;
   for (int c = fgetc(pipe); c != EOF; c = fgetc(pipe)) output += static_cast<char>(c);
@@ -59,7 +59,8 @@ std::pair<int, std::string> run_with(const std::string& value) {
 }
 
 TEST(SimulatedGpusVariable, EndsTheProgramWithOneLineIfItIsNoNumberFromOneToSixteen) {
-  for (const char* value : {"0", "-1", "abc", "17", "2x", " 2", "1e1", "99999999999999999999", "+2"}) {
+  for (const char* value :
+       {"0", "-1", "abc", "17", "2x", " 2", "1e1", "99999999999999999999", "+2"}) {
     EXPECT_EQ(run_with(value),
               std::pair(2, "use_gpu: USE_GPU_SIMULATED_GPUS is \"" + std::string(value) +
                                "\", but must be a number of GPUs from 1 to 16\n"));
@@ -81,8 +82,12 @@ TEST(SimulatedGpu, CreatesTensorsOnItself) {
   EXPECT_EQ(torch::arange(5, last).device(), last);
   EXPECT_TRUE(on_cpu(torch::eye(3, last)).equal(torch::eye(3)));
   EXPECT_TRUE(on_cpu(torch::full({2}, 3.5, last)).equal(torch::full({2}, 3.5)));
-  EXPECT_EQ(torch::empty_strided({2, 3}, {1, 2}, last).strides(), (std::vector<std::int64_t>{1, 2}));
-  EXPECT_EQ(torch::empty({2, 3, 4, 5}, torch::TensorOptions(last), torch::MemoryFormat::ChannelsLast).stride(1), 1);
+  EXPECT_EQ(torch::empty_strided({2, 3}, {1, 2}, last).strides(),
+            (std::vector<std::int64_t>{1, 2}));
+  EXPECT_EQ(
+      torch::empty({2, 3, 4, 5}, torch::TensorOptions(last), torch::MemoryFormat::ChannelsLast)
+          .stride(1),
+      1);
   EXPECT_THROW(torch::empty({2}, torch::TensorOptions(last).pinned_memory(true)), c10::Error);
 }
 
@@ -118,7 +123,8 @@ TEST(SimulatedGpu, ViewsShareMemory) {
   x.view({3, 4})[2].fill_(1);
   x.t()[0].fill_(2);
   x.slice(1, 4, 6).add_(5);
-  EXPECT_TRUE(on_cpu(x).equal(torch::tensor({{2.f, 0.f, 0.f, 0.f, 5.f, 5.f}, {2.f, 0.f, 1.f, 1.f, 6.f, 6.f}})));
+  EXPECT_TRUE(on_cpu(x).equal(
+      torch::tensor({{2.f, 0.f, 0.f, 0.f, 5.f, 5.f}, {2.f, 0.f, 1.f, 1.f, 6.f, 6.f}})));
   EXPECT_TRUE(x.is_alias_of(x.view({12})));
 }
 
@@ -164,9 +170,9 @@ TEST(SimulatedGpu, TrainsAConvolutionalNetworkAsTheCpuDoes) {
   namespace nn = torch::nn;
   const auto make = [] {
     torch::manual_seed(0);
-    return nn::Sequential(nn::Conv2d(nn::Conv2dOptions(1, 2, 3).padding(1)), nn::BatchNorm2d(2), nn::ReLU(),
-                          nn::MaxPool2d(2), nn::ConvTranspose2d(2, 2, 2), nn::Flatten(), nn::Linear(50, 5),
-                          nn::LogSoftmax(1));
+    return nn::Sequential(nn::Conv2d(nn::Conv2dOptions(1, 2, 3).padding(1)), nn::BatchNorm2d(2),
+                          nn::ReLU(), nn::MaxPool2d(2), nn::ConvTranspose2d(2, 2, 2), nn::Flatten(),
+                          nn::Linear(50, 5), nn::LogSoftmax(1));
   };
   const auto train = [&](c10::Device device) {
     auto net = make();
@@ -185,7 +191,8 @@ TEST(SimulatedGpu, TrainsAConvolutionalNetworkAsTheCpuDoes) {
   };
   const auto expected = train(cpu());
   const auto found = train(gpu());
-  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(torch::allclose(expected[i], found[i]));
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    EXPECT_TRUE(torch::allclose(expected[i], found[i]));
 }
 
 TEST(SimulatedGpu, CarriesGradientsAcrossDevices) {
@@ -235,7 +242,8 @@ TEST(SimulatedGpu, CountsItsMemoryAndRunsOutOfIt) {
     const auto x = torch::empty({1000}, torch::TensorOptions(gpu()).dtype(torch::kByte));
     EXPECT_EQ(device_memory(gpu())->free_bytes, before - 1000);
     const auto total = static_cast<std::int64_t>(device_memory(gpu())->total_bytes);
-    EXPECT_THROW(torch::empty({total}, torch::TensorOptions(gpu()).dtype(torch::kByte)), c10::OutOfMemoryError);
+    EXPECT_THROW(torch::empty({total}, torch::TensorOptions(gpu()).dtype(torch::kByte)),
+                 c10::OutOfMemoryError);
   }
   EXPECT_EQ(device_memory(gpu())->free_bytes, before);
 }

@@ -13,10 +13,10 @@
 #include <string>
 
 /// Skips a test, aloud, where there are fewer GPUs than it needs.
-#define USE_GPU_TEST_NEEDS(count)                                                    \
-  if (use_gpu::num_gpus() < (count)) {                                               \
-    GTEST_SKIP() << "needs " << (count) << " GPUs, found " << use_gpu::num_gpus();   \
-  }                                                                                  \
+#define USE_GPU_TEST_NEEDS(count)                                                  \
+  if (use_gpu::num_gpus() < (count)) {                                             \
+    GTEST_SKIP() << "needs " << (count) << " GPUs, found " << use_gpu::num_gpus(); \
+  }                                                                                \
   static_assert(true)
 
 namespace use_gpu::test {
@@ -30,8 +30,8 @@ inline std::optional<c10::Device> current_gpu() {
 /// A GPU that is not there.
 inline c10::Device absent_gpu() { return gpu(127); }
 
-/// The text of the error that `action` throws. It must be exactly an Error, of at most 400 characters,
-/// without a backtrace, and leave the current device as it was; or else the test fails.
+/// The text of the error that `action` throws. It must be exactly an Error, of at most 400
+/// characters, without a backtrace, and leave the current device as it was; or else the test fails.
 template <class Error, class Action>
 std::string error_of(const Action& action) {
   const auto before = current_gpu();

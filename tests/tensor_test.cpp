@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <use_gpu/tensor.hpp>
 
-#include <torch/types.h>
 #include <torch/csrc/autograd/grad_mode.h>
+#include <torch/types.h>
 #include <use_gpu/errors.hpp>
 
 #include <limits>
@@ -33,16 +33,16 @@ std::string printed(const at::Tensor& x) {
 // Tensors of every kind that a user may bring, on the CPU.
 std::vector<at::Tensor> tensors_of_all_kinds() {
   std::vector<at::Tensor> all;
-  for (const auto dtype : {torch::kFloat32, torch::kFloat64, torch::kFloat16, torch::kBFloat16, torch::kInt8,
-                           torch::kUInt8, torch::kInt16, torch::kInt32, torch::kInt64, torch::kBool,
-                           torch::kComplexFloat, torch::kComplexDouble}) {
+  for (const auto dtype : {torch::kFloat32, torch::kFloat64, torch::kFloat16, torch::kBFloat16,
+                           torch::kInt8, torch::kUInt8, torch::kInt16, torch::kInt32, torch::kInt64,
+                           torch::kBool, torch::kComplexFloat, torch::kComplexDouble}) {
     all.push_back(torch::ones({2, 3}, dtype));
   }
-  all.push_back(torch::tensor(1.5));                                           // zero dimensions
-  all.push_back(torch::empty({0, 3}));                                         // no elements
-  all.push_back(torch::arange(6.).view({2, 3}).t());                           // not contiguous
-  all.push_back(torch::ones({1, 3}).expand({4, 3}));                           // overlapping
-  all.push_back(torch::arange(12.).slice(0, 1, 11, 3));                        // strided, with an offset
+  all.push_back(torch::tensor(1.5));                     // zero dimensions
+  all.push_back(torch::empty({0, 3}));                   // no elements
+  all.push_back(torch::arange(6.).view({2, 3}).t());     // not contiguous
+  all.push_back(torch::ones({1, 3}).expand({4, 3}));     // overlapping
+  all.push_back(torch::arange(12.).slice(0, 1, 11, 3));  // strided, with an offset
   all.push_back(torch::ones({2, 3}, torch::kComplexFloat).mul(c10::complex<float>(1, 2)).conj());
   all.push_back(torch::ones({2, 3}, torch::requires_grad()));
   return all;
@@ -124,7 +124,8 @@ TEST(CopyTo, GivesNewMemoryOnEveryDevice) {
 TEST(MovingATensor, RefusesUndefinedTensorsAndDevicesThatAreNotThere) {
   const at::Tensor undefined;
   const auto x = torch::ones({2, 3});
-  EXPECT_TRUE(has(error_of<ArgumentError>([&] { (void)to_device(undefined, cpu()); }), "undefined"));
+  EXPECT_TRUE(
+      has(error_of<ArgumentError>([&] { (void)to_device(undefined, cpu()); }), "undefined"));
   EXPECT_TRUE(has(error_of<ArgumentError>([&] { (void)copy_to(undefined, cpu()); }), "undefined"));
   for (const auto device : {test::absent_gpu(), gpu(num_gpus())}) {
     EXPECT_TRUE(has(error_of<DeviceError>([&] { (void)to_device(x, device); }), device.str()));
@@ -145,7 +146,8 @@ TEST(CheckedAdd, AddsWhereTheOperandsAre) {
 TEST(CheckedAdd, AddsAsLibTorchDoes) {
   const auto i = torch::ones({2}, torch::kInt32);
   EXPECT_EQ(checked_add(i, torch::ones({2}, torch::kDouble)).scalar_type(), torch::kDouble);
-  EXPECT_EQ(checked_add(torch::ones({4, 1}), torch::ones({3})).sizes(), (std::vector<std::int64_t>{4, 3}));
+  EXPECT_EQ(checked_add(torch::ones({4, 1}), torch::ones({3})).sizes(),
+            (std::vector<std::int64_t>{4, 3}));
   const auto x = torch::ones({2}, torch::requires_grad());
   EXPECT_TRUE(checked_add(x, x).requires_grad());
   EXPECT_TRUE(both_namespaces::sum(i, i).equal(torch::full({2}, 2, torch::kInt32)));
@@ -165,8 +167,8 @@ TEST(CheckedAdd, NamesOperationOperandsShapesDevicesAndTheFix) {
   const auto x = torch::ones({2, 3}, gpu());
   const auto y = torch::ones({3}, num_gpus() > 1 ? gpu(1) : cpu());
   const auto text = error_of<DeviceMismatch>([&] { (void)checked_add(x, y); });
-  EXPECT_EQ(text, "checked_add: x is float32[2, 3] on " + x.device().str() + ", y is float32[3] on " +
-                      y.device().str() +
+  EXPECT_EQ(text, "checked_add: x is float32[2, 3] on " + x.device().str() +
+                      ", y is float32[3] on " + y.device().str() +
                       ". Both must be on one device; move one, for example with "
                       "use_gpu::to_device(y, x.device()).");
 }
@@ -181,8 +183,10 @@ TEST(CheckedAdd, RefusesANumberOfAnotherGpu) {
 TEST(CheckedAdd, RefusesUndefinedTensors) {
   const at::Tensor undefined;
   const auto x = torch::ones({2});
-  EXPECT_TRUE(has(error_of<ArgumentError>([&] { (void)checked_add(undefined, x); }), "x is an undefined"));
-  EXPECT_TRUE(has(error_of<ArgumentError>([&] { (void)checked_add(x, undefined); }), "y is an undefined"));
+  EXPECT_TRUE(
+      has(error_of<ArgumentError>([&] { (void)checked_add(undefined, x); }), "x is an undefined"));
+  EXPECT_TRUE(
+      has(error_of<ArgumentError>([&] { (void)checked_add(x, undefined); }), "y is an undefined"));
 }
 
 TEST(CheckSameDevice, AcceptsAnythingOnOneDevice) {
@@ -196,9 +200,11 @@ TEST(CheckSameDevice, NamesTheFirstTwoThatDisagree) {
   const auto x = torch::ones({2}, gpu());
   const auto host = torch::ones({2});
   const auto text = error_of<DeviceMismatch>([&] {
-    check_same_device("attention", {{"scale", torch::tensor(1.f)}, {"query", x}, {"key", x}, {"mask", host}});
+    check_same_device("attention",
+                      {{"scale", torch::tensor(1.f)}, {"query", x}, {"key", x}, {"mask", host}});
   });
-  EXPECT_TRUE(has(text, "attention: query is float32[2] on " + x.device().str() + ", mask is float32[2] on cpu"));
+  EXPECT_TRUE(has(text, "attention: query is float32[2] on " + x.device().str() +
+                            ", mask is float32[2] on cpu"));
   EXPECT_TRUE(has(text, "use_gpu::to_device(mask, query.device())"));
 }
 
@@ -207,8 +213,10 @@ TEST(CheckSameDevice, KeepsTheFixInSightWhateverTheNamesAndShapes) {
   const std::vector<std::int64_t> shape(60, 1);
   const std::string name(1000, 'n');
   const auto text = error_of<DeviceMismatch>([&] {
-    check_same_device(name, {{name, torch::ones(shape, torch::kComplexDouble)},
-                             {name, torch::ones(shape, torch::TensorOptions(gpu()).dtype(torch::kComplexDouble))}});
+    check_same_device(
+        name,
+        {{name, torch::ones(shape, torch::kComplexDouble)},
+         {name, torch::ones(shape, torch::TensorOptions(gpu()).dtype(torch::kComplexDouble))}});
   });
   EXPECT_TRUE(has(text, " on cpu"));
   EXPECT_TRUE(has(text, " on " + gpu().str()));
@@ -217,7 +225,9 @@ TEST(CheckSameDevice, KeepsTheFixInSightWhateverTheNamesAndShapes) {
 }
 
 TEST(CheckSameDevice, NamesAnUndefinedOperand) {
-  EXPECT_TRUE(has(error_of<ArgumentError>([] { check_same_device("attention", {{"query", {}}}); }),
+  EXPECT_TRUE(has(error_of<ArgumentError>([] {
+                    check_same_device("attention", {{"query", {}}});
+                  }),
                   "attention: query is an undefined tensor"));
 }
 
@@ -254,8 +264,8 @@ TEST(Show, PrintsTensorsOfEveryKind) {
 }
 
 TEST(Show, PrintsNanAndInfinity) {
-  const auto text = printed(torch::tensor({std::numeric_limits<float>::quiet_NaN(),
-                                           std::numeric_limits<float>::infinity()}));
+  const auto text = printed(torch::tensor(
+      {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}));
   EXPECT_TRUE(has(text, "nan"));
   EXPECT_TRUE(has(text, "inf"));
 }
@@ -270,7 +280,8 @@ TEST(TensorVerbs, WorkInInferenceModeAndWithoutGradients) {
   const c10::InferenceMode inference;
   const auto x = torch::ones({2, 3});
   const auto y = to_device(x, try_gpu());
-  EXPECT_TRUE(to_device(checked_add(y, copy_to(y, try_gpu())), cpu()).equal(torch::full({2, 3}, 2.f)));
+  EXPECT_TRUE(
+      to_device(checked_add(y, copy_to(y, try_gpu())), cpu()).equal(torch::full({2, 3}, 2.f)));
   EXPECT_EQ(both_namespaces::moved(x).device(), y.device());
 }
 

@@ -31,8 +31,9 @@ struct Counts {
 
 std::string text_of(const Counts& c) {
   std::ostringstream text;
-  text << c.to_device.copies << '/' << c.to_device.bytes << ' ' << c.to_host.copies << '/' << c.to_host.bytes << ' '
-       << c.between.copies << '/' << c.between.bytes << ' ' << c.item_reads;
+  text << c.to_device.copies << '/' << c.to_device.bytes << ' ' << c.to_host.copies << '/'
+       << c.to_host.bytes << ' ' << c.between.copies << '/' << c.between.bytes << ' '
+       << c.item_reads;
   return text.str();
 }
 
@@ -61,17 +62,26 @@ struct Transfers : testing::Test {
   Tensor host, x, y, leaf, device_leaf;
 };
 
-// --- The ledger: programs whose transfers were counted by hand --------------------------------------
+// --- The ledger: programs whose transfers were counted by hand
+// --------------------------------------
 
 TEST_F(Transfers, AreCountedExactly) {
-  torch::nn::Sequential net(torch::nn::Linear(3, 4), torch::nn::BatchNorm1d(4));  // 32 floats, 1 long
+  torch::nn::Sequential net(torch::nn::Linear(3, 4),
+                            torch::nn::BatchNorm1d(4));  // 32 floats, 1 long
   const Tensor index = torch::tensor({0, 1, 1});
   const Tensor mask = x > 0;
   std::stringstream file;
 
   const std::vector<std::pair<Counts, std::function<void()>>> programs = {
       // {to the device, to the host, between devices, item reads}
-      {{}, [&] { x + x; x.clone(); x.t().contiguous(); torch::zeros({9}, gpu(1)); host.sum().item<float>(); }},
+      {{},
+       [&] {
+         x + x;
+         x.clone();
+         x.t().contiguous();
+         torch::zeros({9}, gpu(1));
+         host.sum().item<float>();
+       }},
       {{{1, 24}}, [&] { host.to(gpu(0)); }},
       {{{1, 24}}, [&] { host.to(gpu(0), torch::kHalf); }},
       {{{}, {1, 24}}, [&] { x.cpu(); }},
@@ -81,24 +91,56 @@ TEST_F(Transfers, AreCountedExactly) {
       {{{}, {1, 12}}, [&] { host[0].copy_(x[1]); }},
       {{{}, {}, {1, 24}}, [&] { y.copy_(x); }},
       {{{2, 48}, {1, 24}}, [&] { host.to(gpu(0)).cpu().to(gpu(1)); }},
-      {{{1, 12}}, [&] { torch::tensor({1.f, 2.f, 3.f}, gpu(0)); }},
+      {{{1, 12}},
+       [&] {
+         torch::tensor({1.f, 2.f, 3.f}, gpu(0));
+       }},
       {{{}, {}, {}, 1}, [&] { x.sum().item<float>(); }},
-      {{{}, {}, {}, 1}, [&] { if ((x.sum() > 0).is_nonzero()) x.add(1); }},
+      {{{}, {}, {}, 1},
+       [&] {
+         if ((x.sum() > 0).is_nonzero()) x.add(1);
+       }},
       {{{}, {}, {}, 1}, [&] { x.nonzero(); }},
       {{{}, {}, {}, 1}, [&] { x.masked_select(mask); }},
       {{{}, {}, {}, 1}, [&] { x.index({mask}); }},
-      {{{1, 24}}, [&] { x.index({torch::indexing::Slice(), index.remainder(3)}); }},
-      {{{}, {}, {}, 3}, [&] { torch::_unique2(x); x.equal(x); x.flatten().to(torch::kLong).bincount(); }},
-      {{{}, {}, {}, 1}, [&] { torch::repeat_interleave(torch::full({3}, 2, torch::TensorOptions(gpu(0)).dtype(torch::kLong))); }},
-      {{}, [&] { torch::repeat_interleave(torch::full({3}, 2, torch::TensorOptions(gpu(0)).dtype(torch::kLong)), 6); }},
+      {{{1, 24}},
+       [&] {
+         x.index({torch::indexing::Slice(), index.remainder(3)});
+       }},
+      {{{}, {}, {}, 3},
+       [&] {
+         torch::_unique2(x);
+         x.equal(x);
+         x.flatten().to(torch::kLong).bincount();
+       }},
+      {{{}, {}, {}, 1},
+       [&] {
+         torch::repeat_interleave(
+             torch::full({3}, 2, torch::TensorOptions(gpu(0)).dtype(torch::kLong)));
+       }},
+      {{},
+       [&] {
+         torch::repeat_interleave(
+             torch::full({3}, 2, torch::TensorOptions(gpu(0)).dtype(torch::kLong)), 6);
+       }},
       {{{7, 136}}, [&] { net->to(gpu(0)); }},
-      {{{1, 16}, {}, {}, 1}, [&] { x.index_put_({torch::tensor({0, 1})}, 2); x.index_put_({mask}, 1); }},
+      {{{1, 16}, {}, {}, 1},
+       [&] {
+         x.index_put_({torch::tensor({0, 1})}, 2);
+         x.index_put_({mask}, 1);
+       }},
       {{{}, {1, 24}}, [&] { torch::save(x, file); }},
       {{{}, {1, 48}}, [&] { print(x.to(torch::kDouble)); }},
       {{{1, 24}, {1, 24}}, [&] { leaf.to(gpu(0)).sum().backward(); }},
       {{{}, {}, {2, 48}}, [&] { (device_leaf * 2).to(gpu(1)).sum().backward(); }},
-      {{{10, 240}}, [&] { for (int i = 0; i < 10; ++i) (void)to_device(host, gpu(1)); }},
-      {{{}, {}, {}, 10}, [&] { for (int i = 0; i < 10; ++i) x[0][0].item<float>(); }},
+      {{{10, 240}},
+       [&] {
+         for (int i = 0; i < 10; ++i) (void)to_device(host, gpu(1));
+       }},
+      {{{}, {}, {}, 10},
+       [&] {
+         for (int i = 0; i < 10; ++i) x[0][0].item<float>();
+       }},
   };
   for (std::size_t i = 0; i < programs.size(); ++i) {
     const auto& [expected, program] = programs[i];
@@ -145,7 +187,8 @@ TEST_F(Transfers, ArePrintedAsATable) {
             "item reads             1\n");
 }
 
-// --- The guard --------------------------------------------------------------------------------------
+// --- The guard
+// --------------------------------------------------------------------------------------
 
 TEST_F(Transfers, AreForbiddenWhateverAsksForThem) {
   torch::nn::Linear net(3, 4);
@@ -165,7 +208,9 @@ TEST_F(Transfers, AreForbiddenWhateverAsksForThem) {
       [&] { print(x); },
       [&] { x.sum().item<float>(); },
       [&] { (void)(x.sum() > 0).is_nonzero(); },
-      [&] { torch::tensor({1.f, 2.f}, gpu(0)); },
+      [&] {
+        torch::tensor({1.f, 2.f}, gpu(0));
+      },
       [&] { torch::save(x, file); },
       [&] { x.nonzero(); },
       [&] { x.masked_select(x > 0); },
@@ -178,9 +223,19 @@ TEST_F(Transfers, AreForbiddenWhateverAsksForThem) {
       [&] { (void)x.equal(x); },
       [&] { (void)torch::allclose(x, x); },
       [&] { x.set_data(host.to(gpu(0))); },
-      [&] { const c10::InferenceMode inference; host.to(gpu(0)); },
-      [&] { const torch::NoGradGuard no_grad; leaf.to(gpu(0)); },
-      [&] { const ExplicitTransfers certain; const TransferGuard again; host.to(gpu(0)); },
+      [&] {
+        const c10::InferenceMode inference;
+        host.to(gpu(0));
+      },
+      [&] {
+        const torch::NoGradGuard no_grad;
+        leaf.to(gpu(0));
+      },
+      [&] {
+        const ExplicitTransfers certain;
+        const TransferGuard again;
+        host.to(gpu(0));
+      },
   };
   for (std::size_t i = 0; i < programs.size(); ++i) {
     TransferLedger ledger;
@@ -223,7 +278,10 @@ TEST_F(Transfers, ThatAreNoneAreNotForbidden) {
 TEST_F(Transfers, InABackwardPassAreForbiddenAndAllowedAsAround) {
   const auto loss = [&] { return (device_leaf * 2).to(gpu(1)).pow(2).sum(); };
   auto first = loss();
-  error_of<TransferForbidden>([&] { const TransferGuard guard; first.backward(); });
+  error_of<TransferForbidden>([&] {
+    const TransferGuard guard;
+    first.backward();
+  });
   auto second = loss();
   const TransferGuard guard;
   {
@@ -237,7 +295,10 @@ TEST_F(Transfers, InAHookAreForbidden) {
   auto v = device_leaf * 2;
   v.register_hook([](Tensor gradient) { return gradient.cpu().to(gradient.device()); });
   auto loss = v.sum();
-  error_of<TransferForbidden>([&] { const TransferGuard guard; loss.backward(); });
+  error_of<TransferForbidden>([&] {
+    const TransferGuard guard;
+    loss.backward();
+  });
 }
 
 TEST_F(Transfers, AreJudgedByDirection) {
@@ -256,7 +317,8 @@ TEST_F(Transfers, AreLoggedAndLetThrough) {
     x.sum().item<float>();
   }
   const auto log = testing::internal::GetCapturedStderr();
-  EXPECT_TRUE(has(log, "[warning] Implicit transfer: copy_ of 24 bytes from " + gpu(0).str() + " to cpu"));
+  EXPECT_TRUE(
+      has(log, "[warning] Implicit transfer: copy_ of 24 bytes from " + gpu(0).str() + " to cpu"));
   EXPECT_TRUE(has(log, "[warning] Implicit transfer: item() reads from " + gpu(0).str()));
   EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 2);
 }
@@ -282,11 +344,13 @@ TEST_F(Transfers, OfThisLibrarysVerbsAreExplicit) {
 TEST_F(Transfers, NameOperationBytesDevicesAndTheFix) {
   const TransferGuard guard;
   const auto copy = error_of<TransferForbidden>([&] { host.to(gpu(1)); });
-  for (const auto& part : {std::string("copy_"), std::string("24 bytes"), "from cpu to " + gpu(1).str(),
-                           std::string("use_gpu::to_device(x, device)")}) {
+  for (const auto& part :
+       {std::string("copy_"), std::string("24 bytes"), "from cpu to " + gpu(1).str(),
+        std::string("use_gpu::to_device(x, device)")}) {
     EXPECT_TRUE(has(copy, part));
   }
-  EXPECT_TRUE(has(error_of<TransferForbidden>([&] { x.nonzero(); }), "nonzero reads from " + gpu(0).str()));
+  EXPECT_TRUE(
+      has(error_of<TransferForbidden>([&] { x.nonzero(); }), "nonzero reads from " + gpu(0).str()));
   EXPECT_TRUE(has(error_of<TransferForbidden>([&] { x[0][0].item(); }), "4 bytes"));
 }
 

@@ -47,8 +47,9 @@ namespace use_gpu {
 /// leading zeros, indices past 127.
 [[nodiscard]] c10::Device parse_device(std::string_view name);
 
-/// Waits until all work queued on the device, by any thread, is done. Nothing to do on the CPU, in a
-/// CPU build too, where torch::cuda::synchronize() throws. DeviceError if the device is not there.
+/// Waits until all work queued on the device, by any thread, is done. Nothing to do on the CPU, in
+/// a CPU build too, where torch::cuda::synchronize() throws. DeviceError if the device is not
+/// there.
 void synchronize(c10::Device device);
 
 struct DeviceMemory {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
 //
-// Where tensors are created that name no device: TensorFlow's `with tf.device(...)`, which LibTorch has
-// in Python (torch.set_default_device) and not in C++. A network made in it has its parameters on the GPU
-// from the start, with no copy:
+// Where tensors are created that name no device: TensorFlow's `with tf.device(...)`, which LibTorch
+// has in Python (torch.set_default_device) and not in C++. A network made in it has its parameters
+// on the GPU from the start, with no copy:
 //
 //   use_gpu::DeviceScope scope(use_gpu::try_gpu(1));
 //   torch::Tensor Y = torch::rand({2, 3});              // there
 //   torch::nn::Linear net(3, 1);                        // weight and bias too
 //
-// It holds for this thread, the backward passes that it starts and parallel_on's threads; scopes nest.
-// Reaches every factory of LibTorch that takes a device and no tensor (ones, rand, arange, empty ...). A
-// device named in the call wins, and so does pinned memory, which is the CPU's. Not reached, because they
-// name the CPU themselves or hand over memory that lies there: torch::tensor({...}), torch::from_blob and
-// torch::from_file.
+// It holds for this thread, the backward passes that it starts and parallel_on's threads; scopes
+// nest. Reaches every factory of LibTorch that takes a device and no tensor (ones, rand, arange,
+// empty ...). A device named in the call wins, and so does pinned memory, which is the CPU's. Not
+// reached, because they name the CPU themselves or hand over memory that lies there:
+// torch::tensor({...}), torch::from_blob and torch::from_file.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -16,7 +16,8 @@
 
 namespace use_gpu {
 
-/// An argument that can never work: an undefined tensor, a wrong number of elements, an empty module holder.
+/// An argument that can never work: an undefined tensor, a wrong number of elements, an empty
+/// module holder.
 class ArgumentError : public c10::Error {
  public:
   explicit ArgumentError(const std::string& message);
@@ -34,11 +35,13 @@ class DeviceMismatch : public c10::Error {
   explicit DeviceMismatch(const std::string& message);
 };
 
-/// A parameter file, or a set of named values, that cannot be read, written, or does not fit the network.
+/// A parameter file, or a set of named values, that cannot be read, written, or does not fit the
+/// network.
 class ParameterError : public c10::Error {
  public:
   explicit ParameterError(const std::string& message, std::vector<std::string> differences = {});
-  /// Every difference found, one text each; `what()` only sums them up. Empty where nothing was compared.
+  /// Every difference found, one text each; `what()` only sums them up. Empty where nothing was
+  /// compared.
   [[nodiscard]] const std::vector<std::string>& differences() const noexcept;
 
  private:

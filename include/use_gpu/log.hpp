@@ -11,7 +11,8 @@ namespace use_gpu {
 
 enum class LogLevel { debug, info, warning, error, off };
 
-/// Sets the least level that is written, for the whole process, from any thread. At first: `warning`.
+/// Sets the least level that is written, for the whole process, from any thread. At first:
+/// `warning`.
 void set_log_level(LogLevel level);
 
 }  // namespace use_gpu

@@ -19,8 +19,8 @@ class Module;
 
 namespace use_gpu {
 
-/// A module to be changed. Holders and pointers are handles, as in LibTorch: a const one refers to a
-/// module that may be changed. Functions that only read take a ConstModuleRef.
+/// A module to be changed. Holders and pointers are handles, as in LibTorch: a const one refers to
+/// a module that may be changed. Functions that only read take a ConstModuleRef.
 template <class AnyModule>
 class BasicModuleRef {
  public:
@@ -30,21 +30,23 @@ class BasicModuleRef {
 
   /// From a module holder, empty or not.
   template <class Holder>
-    requires requires(const Holder& holder) {
-      holder.is_empty();
-      { *holder.ptr() } -> std::convertible_to<AnyModule&>;
-    }
+  requires requires(const Holder& holder) {
+    holder.is_empty();
+    { *holder.ptr() } -> std::convertible_to<AnyModule&>;
+  }
   // NOLINTNEXTLINE(google-explicit-constructor)
   BasicModuleRef(const Holder& holder) : module_(holder.is_empty() ? nullptr : &*holder.ptr()) {}
 
   /// From a pointer to a module, smart or not, null or not.
   template <class Pointer>
-    requires requires(const Pointer& pointer) {
-      static_cast<bool>(pointer);
-      { *pointer } -> std::convertible_to<AnyModule&>;
-    } && (!requires(const Pointer& pointer) { pointer.is_empty(); })
-  // NOLINTNEXTLINE(google-explicit-constructor)
-  BasicModuleRef(const Pointer& pointer) : module_(pointer ? &*pointer : nullptr) {}
+  requires requires(const Pointer& pointer) {
+    static_cast<bool>(pointer);
+    { *pointer } -> std::convertible_to<AnyModule&>;
+  } &&(!requires(const Pointer& pointer) { pointer.is_empty(); })
+      // NOLINTNEXTLINE(google-explicit-constructor)
+      BasicModuleRef(const Pointer& pointer)
+      : module_(pointer ? &*pointer : nullptr) {
+  }
 
   /// The module. ArgumentError if the holder or pointer was empty.
   [[nodiscard]] AnyModule& get() const;

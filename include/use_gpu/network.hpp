@@ -19,11 +19,11 @@
 namespace use_gpu {
 
 /// Moves parameters, their gradients and buffers, registered in net or below it, to the device; the
-/// tensors keep their identity, so optimizers and tied parameters go on working. All or nothing: if one
-/// cannot be moved everything stays where it was. Needs memory for both sides until the end. What is
-/// there already is not copied. Calls Module::to at the end, for modules that override it. Logs a
-/// warning if nothing is registered. ArgumentError for an empty holder, DeviceError if the device is
-/// not there. Chapter cell: `net.to(device=try_gpu())`.
+/// tensors keep their identity, so optimizers and tied parameters go on working. All or nothing: if
+/// one cannot be moved everything stays where it was. Needs memory for both sides until the end.
+/// What is there already is not copied. Calls Module::to at the end, for modules that override it.
+/// Logs a warning if nothing is registered. ArgumentError for an empty holder, DeviceError if the
+/// device is not there. Chapter cell: `net.to(device=try_gpu())`.
 void place(ModuleRef net, c10::Device device);
 
 /// Where one parameter or buffer lives.
@@ -44,7 +44,8 @@ class Placement {
   /// Parameters first, then buffers, each in the order of registration.
   [[nodiscard]] const std::vector<PlacedTensor>& tensors() const noexcept;
 
-  /// Each device that holds at least one tensor, in the order of first use; empty for an empty network.
+  /// Each device that holds at least one tensor, in the order of first use; empty for an empty
+  /// network.
   [[nodiscard]] std::vector<c10::Device> devices() const;
 
   /// The one device that holds them all. DeviceMismatch, with the names of the strays, if there are
@@ -55,7 +56,8 @@ class Placement {
   std::vector<PlacedTensor> tensors_;
 };
 
-/// Reads where each parameter and buffer lives; copies nothing. Chapter cell: `net[0].weight.device`.
+/// Reads where each parameter and buffer lives; copies nothing. Chapter cell:
+/// `net[0].weight.device`.
 [[nodiscard]] Placement placement(ConstModuleRef net);
 
 /// A table with a row for each tensor: name, kind, dtype, shape, device, bytes.

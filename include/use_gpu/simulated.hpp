@@ -2,8 +2,8 @@
 //
 // GPUs for machines that have none. Each simulated GPU is a LibTorch device of its own ("sim:0",
 // "sim:1" ...) whose memory is the host's: tensors on different ones do not mix, transfers are
-// transfers, and a program that runs on two of them has the logic to run on two real ones. Opt-in, by
-// linking use_gpu::simulated (target_link_libraries(app use_gpu::use_gpu use_gpu::simulated)):
+// transfers, and a program that runs on two of them has the logic to run on two real ones. Opt-in,
+// by linking use_gpu::simulated (target_link_libraries(app use_gpu::use_gpu use_gpu::simulated)):
 //
 //   USE_GPU_SIMULATED_GPUS=2 ./app           # without changing the program
 //   use_gpu::simulate_gpus(2);               // or from within, first thing in main()

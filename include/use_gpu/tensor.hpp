@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 //
-// Moving, adding and showing tensors with their device in view. LibTorch prints no GPU index, and its
-// error for operands on different devices names neither operand, shape nor remedy; these do:
+// Moving, adding and showing tensors with their device in view. LibTorch prints no GPU index, and
+// its error for operands on different devices names neither operand, shape nor remedy; these do:
 //
 //   at::Tensor Z = use_gpu::to_device(X, use_gpu::try_gpu(1));   // X itself if it is there already
-//   std::cout << use_gpu::show(use_gpu::checked_add(Y, Z));      // the values, then "float32[2, 3] on cuda:1"
-//   use_gpu::check_same_device("attention", {{"query", q}, {"key", k}});
+//   std::cout << use_gpu::show(use_gpu::checked_add(Y, Z));      // the values, then "float32[2, 3]
+//   on cuda:1" use_gpu::check_same_device("attention", {{"query", q}, {"key", k}});
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,8 +17,8 @@
 namespace use_gpu {
 
 /// x on that device: x itself (same TensorImpl, no copy) if it is there already, also for "cpu:0",
-/// which LibTorch's x.to() copies. One copy otherwise, of which autograd knows; waits for it where the
-/// target is the CPU. ArgumentError if x is undefined, DeviceError if the device is not there.
+/// which LibTorch's x.to() copies. One copy otherwise, of which autograd knows; waits for it where
+/// the target is the CPU. ArgumentError if x is undefined, DeviceError if the device is not there.
 /// Chapter cell: `X.copyto(gpu(1))`, `X.cuda(1)`.
 [[nodiscard]] at::Tensor to_device(const at::Tensor& x, c10::Device device);
 
@@ -26,9 +26,9 @@ namespace use_gpu {
 /// Chapter cell: `Z.copyto(...)`.
 [[nodiscard]] at::Tensor copy_to(const at::Tensor& x, c10::Device device);
 
-/// x + y, as LibTorch's x.add(y) with broadcasting and type promotion. DeviceMismatch, before anything
-/// is computed, if they are on different devices; a CPU tensor of zero dimensions may meet any device,
-/// as in LibTorch. ArgumentError if one is undefined. Copies and synchronizes nothing.
+/// x + y, as LibTorch's x.add(y) with broadcasting and type promotion. DeviceMismatch, before
+/// anything is computed, if they are on different devices; a CPU tensor of zero dimensions may meet
+/// any device, as in LibTorch. ArgumentError if one is undefined. Copies and synchronizes nothing.
 /// Chapter cell: `Y + Z`. Not named "add": argument-dependent look-up would find at::add beside it.
 [[nodiscard]] at::Tensor checked_add(const at::Tensor& x, const at::Tensor& y);
 
@@ -42,8 +42,9 @@ struct NamedTensor {
 /// operands that disagree, with their shapes and devices, and the call that mends it.
 void check_same_device(std::string_view operation, c10::ArrayRef<NamedTensor> operands);
 
-/// What x is and where it lives: "float32[2, 3] on cuda:1", with the layout where it is not strided.
-/// "undefined tensor" if it is one: a text for messages, which never throws for a strange tensor.
+/// What x is and where it lives: "float32[2, 3] on cuda:1", with the layout where it is not
+/// strided. "undefined tensor" if it is one: a text for messages, which never throws for a strange
+/// tensor.
 [[nodiscard]] std::string describe(const at::Tensor& x);
 
 /// A tensor to be streamed by operator<<; holds a reference to the same memory.
@@ -51,8 +52,8 @@ struct Shown {
   at::Tensor tensor;
 };
 
-/// For `std::cout << show(x)`: x's values as LibTorch prints them, then describe(x) in its last line.
-/// Printing copies the values of a GPU tensor to the CPU, once, and waits for them.
+/// For `std::cout << show(x)`: x's values as LibTorch prints them, then describe(x) in its last
+/// line. Printing copies the values of a GPU tensor to the CPU, once, and waits for them.
 [[nodiscard]] Shown show(const at::Tensor& x);
 std::ostream& operator<<(std::ostream& out, const Shown& shown);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Seeing, and forbidding, transfers between devices. They are slow and easy to ask for without knowing:
-// printing a loss, `if (x.sum() > 0)`, an index from the wrong side. The chapter wants you "to be 100 %
-// certain that you want to do something slow before we let you do it":
+// Seeing, and forbidding, transfers between devices. They are slow and easy to ask for without
+// knowing: printing a loss, `if (x.sum() > 0)`, an index from the wrong side. The chapter wants you
+// "to be 100 % certain that you want to do something slow before we let you do it":
 //
 //   use_gpu::TransferGuard guard;                       // from here on, every implicit one throws
 //   use_gpu::TransferLedger ledger;                     // counts them all, implicit or not
@@ -10,18 +10,21 @@
 //   std::cout << ledger;
 //
 // The scopes hold for this thread, for the backward passes that it starts, and for the threads of
-// parallel_on; they nest strictly, like the braces they stand in. Outside of them nothing costs more.
+// parallel_on; they nest strictly, like the braces they stand in. Outside of them nothing costs
+// more.
 //
-// What is seen: each copy between devices, and each value or size that the host reads from a device, that
-// goes through LibTorch's dispatcher: to(), cpu(), copy_(), Module::to, torch::tensor(..., device),
-// printing, saving, indexing with a mask or from the other side, item(), bool conversions, and nonzero,
-// masked_select, unique*, repeat_interleave, equal, bincount, which read a size or a result back; other
-// operations where their kernels do one of these.
+// What is seen: each copy between devices, and each value or size that the host reads from a
+// device, that goes through LibTorch's dispatcher: to(), cpu(), copy_(), Module::to,
+// torch::tensor(..., device), printing, saving, indexing with a mask or from the other side,
+// item(), bool conversions, and nonzero, masked_select, unique*, repeat_interleave, equal,
+// bincount, which read a size or a result back; other operations where their kernels do one of
+// these.
 //
-// What is not seen: raw cudaMemcpy and direct at::_copy_from; what a communication library (NCCL, Gloo)
-// moves; a new std::thread and at::parallel_for; work that a replayed CUDA graph does; kernels that read
-// from the device by themselves (some of cuSOLVER's and cuSPARSE's). Synchronizing without reading is no
-// transfer. A forbidden copy may have allocated its target before it was refused; nothing was copied.
+// What is not seen: raw cudaMemcpy and direct at::_copy_from; what a communication library (NCCL,
+// Gloo) moves; a new std::thread and at::parallel_for; work that a replayed CUDA graph does;
+// kernels that read from the device by themselves (some of cuSOLVER's and cuSPARSE's).
+// Synchronizing without reading is no transfer. A forbidden copy may have allocated its target
+// before it was refused; nothing was copied.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -42,8 +45,8 @@ struct TransferCount {
   std::int64_t bytes = 0;
 };
 
-/// Counts the transfers of its scope, implicit and explicit ones; what an inner ledger counts, an outer
-/// one counts too. A forbidden transfer did not happen and is not counted.
+/// Counts the transfers of its scope, implicit and explicit ones; what an inner ledger counts, an
+/// outer one counts too. A forbidden transfer did not happen and is not counted.
 class TransferLedger {
  public:
   TransferLedger();
@@ -54,8 +57,8 @@ class TransferLedger {
   /// Copies between devices in that direction, and the bytes of their sources.
   [[nodiscard]] TransferCount count(Transfer kind) const;
 
-  /// Times that the host waited to read one value or size: item(), bool conversions, nonzero ... Not
-  /// counted as copies too.
+  /// Times that the host waited to read one value or size: item(), bool conversions, nonzero ...
+  /// Not counted as copies too.
   [[nodiscard]] std::int64_t item_reads() const;
 
   /// Whether nothing was transferred and nothing read.
@@ -71,8 +74,8 @@ std::ostream& operator<<(std::ostream& out, const TransferLedger& ledger);
 
 enum class OnTransfer { allow, log, forbid };
 
-/// What is to happen with an implicit transfer in each direction; reading a value counts as device to
-/// host. `log` writes a line at warning and lets it through.
+/// What is to happen with an implicit transfer in each direction; reading a value counts as device
+/// to host. `log` writes a line at warning and lets it through.
 struct TransferPolicy {
   OnTransfer host_to_device = OnTransfer::forbid;
   OnTransfer device_to_host = OnTransfer::forbid;
@@ -80,8 +83,8 @@ struct TransferPolicy {
 };
 
 /// Treats the implicit transfers of its scope as its policy says. A forbidden one throws
-/// TransferForbidden before anything is copied, with its operation, bytes, devices, and the call that
-/// makes it explicit. The innermost guard decides.
+/// TransferForbidden before anything is copied, with its operation, bytes, devices, and the call
+/// that makes it explicit. The innermost guard decides.
 class TransferGuard {
  public:
   explicit TransferGuard(TransferPolicy policy = {});

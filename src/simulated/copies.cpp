@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Every transfer to, from and between simulated GPUs: LibTorch brings each copy_ of this backend down
-// to _copy_from, and each item() to _local_scalar_dense. Both are done when they return.
+// Every transfer to, from and between simulated GPUs: LibTorch brings each copy_ of this backend
+// down to _copy_from, and each item() to _local_scalar_dense. Both are done when they return.
 #include <ATen/Functions.h>
 #include <torch/library.h>
 
@@ -34,8 +34,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_local_scalar_dense", item);
 }
 
-// LibTorch would first materialize a conjugated or negated source, by copying it: without end, as that
-// is _copy_from again. host_view() keeps the bits, so such tensors come here as they are.
+// LibTorch would first materialize a conjugated or negated source, by copying it: without end, as
+// that is _copy_from again. host_view() keeps the bits, so such tensors come here as they are.
 TORCH_LIBRARY_IMPL(aten, Conjugate, m) {
   m.impl("_copy_from", torch::CppFunction::makeFallthrough());
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// How many simulated GPUs there are and which one is current on this thread. Everything that runs on
-// them is done when the call returns, so their one stream is always idle and each event has happened.
+// How many simulated GPUs there are and which one is current on this thread. Everything that runs
+// on them is done when the call returns, so their one stream is always idle and each event has
+// happened.
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <atomic>
@@ -14,9 +15,7 @@ namespace {
 std::atomic<int> g_device_count = 0;
 thread_local c10::DeviceIndex t_current = 0;
 
-c10::Stream only_stream(c10::Device device) {
-  return c10::Stream(c10::Stream::DEFAULT, device);
-}
+c10::Stream only_stream(c10::Device device) { return c10::Stream(c10::Stream::DEFAULT, device); }
 
 struct DeviceGuard final : c10::impl::DeviceGuardImplInterface {
   static constexpr c10::DeviceType static_type = k_type;  // C10_REGISTER_GUARD_IMPL reads it
@@ -28,7 +27,9 @@ struct DeviceGuard final : c10::impl::DeviceGuardImplInterface {
   }
   c10::Device getDevice() const override { return current_device(); }
   void setDevice(c10::Device device) const override { set_current_device(device); }
-  void uncheckedSetDevice(c10::Device device) const noexcept override { t_current = device.index(); }
+  void uncheckedSetDevice(c10::Device device) const noexcept override {
+    t_current = device.index();
+  }
   c10::Device exchangeDevice(c10::Device device) const override {
     const auto before = current_device();
     set_current_device(device);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// All operations that are not implemented elsewhere here: LibTorch's boxed CPU fallback computes them.
-// It gathers operands from anywhere without a word, so the check that a GPU's kernels make, all on one
-// device, is made here first.
+// All operations that are not implemented elsewhere here: LibTorch's boxed CPU fallback computes
+// them. It gathers operands from anywhere without a word, so the check that a GPU's kernels make,
+// all on one device, is made here first.
 #include <ATen/Functions.h>
 #include <ATen/native/CPUFallback.h>
 #include <ATen/native/IndexingUtils.h>
@@ -22,16 +22,17 @@ bool takes_indices(const c10::OperatorHandle& op) {
   return name == "aten::index" || name == "aten::index_put_" || name == "aten::_index_put_impl_";
 }
 
-// Indices may be on the CPU; LibTorch's GPU kernels then copy them over, and read back how many elements
-// a mask selects, with this same function.
+// Indices may be on the CPU; LibTorch's GPU kernels then copy them over, and read back how many
+// elements a mask selects, with this same function.
 void prepare_indices(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   const auto first = stack.size() - op.schema().arguments().size();
   const at::Tensor self = stack[first].toTensor();
   const auto indices = stack[first + 1].toOptionalTensorList();
   for (const std::optional<at::Tensor>& index : indices) {
-    TORCH_CHECK_INDEX(!index || !index->defined() || index->is_cpu() || index->device() == self.device(),
-                      "indices should be either on cpu or on the same device as the indexed tensor (",
-                      self.device(), ")");
+    TORCH_CHECK_INDEX(
+        !index || !index->defined() || index->is_cpu() || index->device() == self.device(),
+        "indices should be either on cpu or on the same device as the indexed tensor (",
+        self.device(), ")");
   }
   c10::List<std::optional<at::Tensor>> expanded;
   for (const auto& index : at::native::expandTensors(self, indices, /*ensure_same_device=*/true)) {
@@ -47,8 +48,9 @@ std::optional<c10::Device> common_device(const c10::OperatorHandle& op,
   const auto add = [&](const at::Tensor& x) {
     if (!x.defined() || (x.is_cpu() && x.dim() == 0)) return;
     if (!common) common = x.device();
-    TORCH_CHECK(*common == x.device(), "Expected all tensors to be on the same device, but found at ",
-                "least two devices, ", *common, " and ", x.device(), "! (", op.operator_name(), ")");
+    TORCH_CHECK(
+        *common == x.device(), "Expected all tensors to be on the same device, but found at ",
+        "least two devices, ", *common, " and ", x.device(), "! (", op.operator_name(), ")");
   };
   for (const auto& argument : arguments) {
     if (argument.isTensor()) add(argument.toTensor());
@@ -89,20 +91,20 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
                        c10::IntArrayRef output_padding, std::int64_t groups) {
   const InsideDevice inside;
   const at::Tensor host_bias = bias && bias->defined() ? bias->cpu() : at::Tensor();
-  return at::convolution(input.cpu(), weight.cpu(), host_bias, stride, padding, dilation, transposed,
-                         output_padding, groups)
+  return at::convolution(input.cpu(), weight.cpu(), host_bias, stride, padding, dilation,
+                         transposed, output_padding, groups)
       .to(input.device());
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
-    const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight, c10::IntArrayRef stride,
-    c10::IntArrayRef padding, c10::IntArrayRef dilation, bool transposed,
+    const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight,
+    c10::IntArrayRef stride, c10::IntArrayRef padding, c10::IntArrayRef dilation, bool transposed,
     c10::IntArrayRef output_padding, std::int64_t groups, std::array<bool, 3> mask) {
   const InsideDevice inside;
   const std::int64_t bias_size = transposed ? weight.size(1) * groups : weight.size(0);
   auto [grad_input, grad_weight, grad_bias] =
-      at::convolution_backward(grad.cpu(), input.cpu(), weight.cpu(), {{bias_size}}, stride, padding,
-                               dilation, transposed, output_padding, groups, mask);
+      at::convolution_backward(grad.cpu(), input.cpu(), weight.cpu(), {{bias_size}}, stride,
+                               padding, dilation, transposed, output_padding, groups, mask);
   const auto back = [&](const at::Tensor& x) { return x.defined() ? x.to(input.device()) : x; };
   return {back(grad_input), back(grad_weight), back(grad_bias)};
 }

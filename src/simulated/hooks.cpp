@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// What LibTorch's device-generic code asks a backend: is it there, which device is current, where do
-// random numbers come from, how is a storage resized. Random numbers are drawn by the CPU's kernels.
+// What LibTorch's device-generic code asks a backend: is it there, which device is current, where
+// do random numbers come from, how is a storage resized. Random numbers are drawn by the CPU's
+// kernels.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/native/Resize.h>

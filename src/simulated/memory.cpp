@@ -28,12 +28,12 @@ struct Memory final : c10::DeviceAllocator {
     const auto device = current_device();
     if (bytes == 0) return {nullptr, device};
     const auto [free, total] = getMemoryInfo(device.index());
-    TORCH_CHECK_WITH(OutOfMemoryError, bytes <= free, device, " is out of memory: asked for ", bytes,
-                     " bytes, ", free, " of ", total, " are free");
+    TORCH_CHECK_WITH(OutOfMemoryError, bytes <= free, device, " is out of memory: asked for ",
+                     bytes, " bytes, ", free, " of ", total, " are free");
     const auto rounded = (bytes + k_alignment - 1) / k_alignment * k_alignment;
     void* const data = std::aligned_alloc(k_alignment, rounded);
-    TORCH_CHECK_WITH(OutOfMemoryError, data != nullptr, device, ": the host has no memory for ", bytes,
-                     " bytes");
+    TORCH_CHECK_WITH(OutOfMemoryError, data != nullptr, device, ": the host has no memory for ",
+                     bytes, " bytes");
     used_[static_cast<std::size_t>(device.index())] += bytes;
     return {data, new Block{data, bytes, device.index()}, &release, device};
   }

@@ -44,8 +44,8 @@ void simulate_gpus(int count) {
   if (simulated::device_count() > 0) {
     throw ArgumentError("simulate_gpus(" + std::to_string(count) + "): there are " +
                         std::to_string(simulated::device_count()) +
-                        " already, and LibTorch cannot change that; call it once, or set " + k_variable +
-                        ".");
+                        " already, and LibTorch cannot change that; call it once, or set " +
+                        k_variable + ".");
   }
   c10::register_privateuse1_backend("sim");
   simulated::register_allocator();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // New tensors and views of tensors: what a backend must implement itself, because nothing can be
-// computed on tensors that cannot be made. LibTorch's own kernels do the work; they ask the storage's
-// allocator for memory, which gives that of the current device: hence the guards.
+// computed on tensors that cannot be made. LibTorch's own kernels do the work; they ask the
+// storage's allocator for memory, which gives that of the current device: hence the guards.
 #include <ATen/EmptyTensor.h>
 #include <ATen/Functions.h>
 #include <ATen/NativeFunctions.h>
@@ -50,8 +50,8 @@ at::Tensor& set_storage(at::Tensor& self, at::Storage storage, std::int64_t offs
   return at::native::set_storage_cpu_(self, std::move(storage), offset, size, stride);
 }
 
-// Tensor::set_data, and so Module::to, swaps a CPU tensor's data for that of a device only where this
-// says that their implementations are alike.
+// Tensor::set_data, and so Module::to, swaps a CPU tensor's data for that of a device only where
+// this says that their implementations are alike.
 bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {
   return self.layout() == from.layout();
 }

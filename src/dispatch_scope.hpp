@@ -10,6 +10,7 @@
 // to the threads of a backward pass, and at::ThreadLocalState to any thread.
 #pragma once
 
+#include <c10/core/DispatchKeySet.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <use_gpu/transfers.hpp>
 
@@ -17,6 +18,10 @@
 #include <atomic>
 #include <optional>
 #include <vector>
+
+namespace torch {
+class Library;
+}
 
 namespace use_gpu {
 
@@ -37,22 +42,39 @@ struct DispatchState {
   std::optional<c10::Device> factory_device;
 
   /// Of this thread, now.
-  [[nodiscard]] static DispatchState current();
+  [[nodiscard]] static const DispatchState& current();
   /// Whether a transfer may be refused or logged.
   [[nodiscard]] bool guards() const noexcept;
 };
 
-/// Makes that state the thread's, until the end of the scope.
+constexpr auto k_dispatch_key = c10::DispatchKey::DeferredInit;
+/// What a kernel of ours redispatches to.
+constexpr c10::DispatchKeySet k_keys_below(c10::DispatchKeySet::FULL_AFTER, k_dispatch_key);
+
+/// Switches the key on or off for this thread, until the end of the scope.
+class DispatchKeyScope {
+ public:
+  explicit DispatchKeyScope(bool on);
+  ~DispatchKeyScope();
+  DispatchKeyScope(const DispatchKeyScope&) = delete;
+  DispatchKeyScope& operator=(const DispatchKeyScope&) = delete;
+
+ private:
+  bool was_on_;
+};
+
+/// Makes that state the thread's, and the key as it wants it, until the end of the scope.
 class DispatchScope {
  public:
-  explicit DispatchScope(DispatchState state);
-  ~DispatchScope();
-  DispatchScope(const DispatchScope&) = delete;
-  DispatchScope& operator=(const DispatchScope&) = delete;
+  explicit DispatchScope(const DispatchState& state);
 
  private:
   c10::DebugInfoGuard info_;
-  bool was_on_;
+  DispatchKeyScope key_;
 };
+
+/// The kernels on the key: transfers.cpp's and device_scope.cpp's.
+void register_transfer_kernels(torch::Library& library);
+void register_factory_kernels(torch::Library& library);
 
 }  // namespace use_gpu

@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <tuple>
 #include <unordered_map>
@@ -31,25 +32,36 @@ at::Tensor empty_bytes(std::int64_t bytes, c10::Device device, bool pinned = fal
   return at::empty({bytes}, at::TensorOptions(at::kByte).device(device).pinned_memory(pinned));
 }
 
-// What bytes pass through between host and device. CUDA copies from pinned memory several times
-// faster; elsewhere there is none.
+// What bytes pass through between host and device: pinned memory, from which CUDA copies several
+// times faster. Ordinary memory elsewhere, so that the same code runs on every device.
 at::Tensor staging_for(c10::Device device, std::int64_t bytes) {
-  if (!device.is_cuda()) return {};
-  return empty_bytes(std::min(bytes, k_bucket_bytes), at::kCPU, /*pinned=*/true);
+  return empty_bytes(std::min(bytes, k_bucket_bytes), at::kCPU, /*pinned=*/device.is_cuda());
 }
 
 // Between host and device, in either direction, piece by piece through the staging memory.
 void transfer(const at::Tensor& to, const at::Tensor& from, const at::Tensor& staging) {
-  if (!staging.defined()) {
-    to.copy_(from);
-    return;
-  }
   for (std::int64_t begin = 0; begin < from.numel(); begin += staging.numel()) {
     const auto size = std::min(staging.numel(), from.numel() - begin);
     const auto piece = staging.narrow(0, 0, size);
     piece.copy_(from.narrow(0, begin, size));
     to.narrow(0, begin, size).copy_(piece);
   }
+}
+
+// In place, on one device or between any two. LibTorch shares a copy on the CPU among threads that
+// wait for each other actively, which on a busy machine took ten times as long as one thread alone.
+void write_to(const at::Tensor& target, const at::Tensor& value) {
+  const auto is_plain = [](const at::Tensor& x) {
+    return x.is_cpu() && x.is_contiguous() && !x.is_conj() && !x.is_neg();
+  };
+  if (!is_plain(target) || !is_plain(value)) {
+    target.copy_(value);
+    return;
+  }
+  if (target.nbytes() > 0) {
+    std::memmove(target.mutable_data_ptr(), value.const_data_ptr(), target.nbytes());
+  }
+  target.unsafeGetTensorImpl()->bump_version();  // autograd sees writes by copy_ only
 }
 
 // Whether the values can be transferred right into the memory of their target.
@@ -151,7 +163,7 @@ void scatter(at::TensorList values, at::TensorList targets) {
     ways[device] = {staging_for(device, sizes.first), empty_bytes(sizes.second, device)};
   }
 
-  for (const auto i : direct) targets[i].copy_(values[i]);
+  for (const auto i : direct) write_to(targets[i], values[i]);
   for (const auto& bucket : plan) {
     const auto group = select(device_targets, bucket);
     const auto flat = flatten(select(host_values, bucket));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Many small tensors as few large ones: a transfer takes 10 us however small it is, so a thousand
-// parameters should not travel alone.
+// parameters should not travel alone. Of values, not of autograd: callers switch that off.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: MIT
-#include <ATen/MemoryOverlap.h>
 #include <torch/nn/module.h>
-#include <use_gpu/errors.hpp>
 #include <use_gpu/parameters.hpp>
 #include <use_gpu/transfers.hpp>
 
-#include <algorithm>
-#include <sstream>
 #include <stdexcept>
 #include <unordered_map>
 #include <unordered_set>
@@ -15,6 +11,7 @@
 #include "flat_buffers.hpp"
 #include "mapped_file.hpp"
 #include "message.hpp"
+#include "parameter_differences.hpp"
 #include "stored_tensor.hpp"
 
 namespace use_gpu {
@@ -22,49 +19,10 @@ namespace {
 
 namespace fs = std::filesystem;
 using Named = std::map<std::string, at::Tensor>;
-using Differences = std::vector<std::string>;
-
-std::string text_of(const at::Tensor& x) {
-  std::ostringstream text;
-  text << c10::getDtypeNames(x.scalar_type()).first << x.sizes();
-  return text.str();
-}
-
-// Names may come from a file; they must not spoil the terminal on which the error is shown.
-std::string printable(std::string text) {
-  const auto is_control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
-  std::replace_if(text.begin(), text.end(), is_control, '?');
-  return text;
-}
 
 [[noreturn]] void throw_file_error(const char* function, const fs::path& file,
                                    const std::string& cause) {
-  throw ParameterError(
-      printable(std::string(function) + ": " + clipped(file.string(), 120) + ": " + cause));
-}
-
-// Nothing if there are none; else an error with all of them, of which what() shows as many as fit.
-void throw_if_any(const std::string& what, Differences differences) {
-  constexpr std::size_t k_shown_bytes = 180;
-  if (differences.empty()) return;
-  std::string text = clipped(differences.front(), k_shown_bytes);
-  std::size_t shown = 1;
-  for (; shown < differences.size(); ++shown) {
-    if (text.size() + differences[shown].size() > k_shown_bytes) break;
-    text += "; " + differences[shown];
-  }
-  if (shown < differences.size()) {
-    text += "; and " + std::to_string(differences.size() - shown) + " more in differences()";
-  }
-  throw ParameterError(printable(what + ": " + text), std::move(differences));
-}
-
-// Why x's values cannot be copied as they are; empty if they can.
-std::string trouble_with(const at::Tensor& x) {
-  if (x.layout() != c10::kStrided) return "not dense";
-  if (x.is_meta()) return "without values (meta)";
-  if (x.is_quantized()) return "quantized";
-  return {};
+  throw_parameter_error(std::string(function) + ": " + clipped(file.string(), 120) + ": " + cause);
 }
 
 // All that is registered, parameters and buffers.
@@ -94,20 +52,6 @@ Named host_tensors_of(const torch::nn::Module& net, const std::string& function)
   for (const auto& [name, x] : all)
     values.emplace(name, host[position.at(x.unsafeGetTensorImpl())]);
   return values;
-}
-
-std::string difference(const at::Tensor& target, const at::Tensor& value) {
-  if (!value.defined()) return "was given an undefined tensor";
-  for (const auto& x : {target, value}) {
-    const auto trouble = trouble_with(x);
-    if (!trouble.empty()) return "is " + trouble;
-  }
-  if (target.scalar_type() != value.scalar_type() || target.sizes() != value.sizes()) {
-    return "is " + text_of(target) + " in the network, but " + text_of(value) + " was given";
-  }
-  if (at::has_internal_overlap(target) == at::MemOverlap::Yes)
-    return "overlaps itself, as expand() makes it";
-  return {};
 }
 
 bool same_bytes(const at::Tensor& a, const at::Tensor& b) {

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: MIT
 #include <use_gpu/transfers.hpp>
 
+#include <ATen/RedispatchFunctions.h>
+#include <ATen/ops/_local_scalar_dense_native.h>
+#include <torch/library.h>
+#include <use_gpu/errors.hpp>
+
 #include <ostream>
 #include <utility>
 
 #include "dispatch_scope.hpp"
+#include "log_message.hpp"
 #include "text_table.hpp"
 
 namespace use_gpu {
@@ -15,18 +21,159 @@ constexpr std::pair<Transfer, const char*> k_directions[] = {
     {Transfer::device_to_host, "device to host"},
     {Transfer::device_to_device, "device to device"}};
 
+bool is_transfer(c10::Device from, c10::Device to) {
+  return from != to && !from.is_meta() && !to.is_meta() && !(from.is_cpu() && to.is_cpu());
+}
+
+Transfer direction(c10::Device from, c10::Device to) {
+  if (from.is_cpu()) return Transfer::host_to_device;
+  return to.is_cpu() ? Transfer::device_to_host : Transfer::device_to_device;
+}
+
+// What the innermost guard wants to happen.
+OnTransfer wanted(Transfer kind) {
+  const auto& policy = DispatchState::current().policy;
+  if (kind == Transfer::host_to_device) return policy.host_to_device;
+  return kind == Transfer::device_to_host ? policy.device_to_host : policy.device_to_device;
+}
+
+void forbid_or_log(OnTransfer what, const std::string& transfer) {
+  if (what == OnTransfer::forbid) {
+    throw TransferForbidden("Forbidden by a TransferGuard: " + transfer);
+  }
+  log_message(LogLevel::warning, "Implicit transfer: " + transfer);
+}
+
+void judge_copy(Transfer kind, c10::Device from, c10::Device to, std::size_t bytes) {
+  const auto what = wanted(kind);
+  if (what == OnTransfer::allow) return;
+  forbid_or_log(what, "copy_ of " + std::to_string(bytes) + " bytes from " + from.str() + " to " +
+                          to.str() +
+                          ", which nobody asked for by name. If it is meant, write "
+                          "use_gpu::to_device(x, device), or open a use_gpu::ExplicitTransfers "
+                          "scope around it.");
+}
+
+void judge_read(const std::string& operation, const at::Tensor& x) {
+  const auto what = wanted(Transfer::device_to_host);
+  if (what == OnTransfer::allow) return;
+  forbid_or_log(what, operation + " reads from " + x.device().str() + " (" +
+                          c10::getDtypeNames(x.scalar_type()).first + ", " +
+                          std::to_string(x.nbytes()) +
+                          " bytes) and waits for the device, as printing, item(), bool conversions "
+                          "and results of unknown size do. Keep the value on the device; if it is "
+                          "meant, open a use_gpu::ExplicitTransfers scope around it.");
+}
+
+void count_copy(Transfer kind, std::size_t bytes) {
+  for (const auto& ledger : DispatchState::current().ledgers) {
+    auto& counts = ledger->directions[static_cast<std::size_t>(kind)];
+    ++counts.copies;
+    counts.bytes += static_cast<std::int64_t>(bytes);
+  }
+}
+
+void count_read() {
+  for (const auto& ledger : DispatchState::current().ledgers) ++ledger->item_reads;
+}
+
+// The kernels on the key. They judge before anything happens, count after it has, and switch the
+// key off in between: what a transfer does inside is part of it.
+
+at::Tensor& copy_(c10::DispatchKeySet keys, at::Tensor& self, const at::Tensor& source,
+                  bool non_blocking) {
+  const c10::Device from = source.device();
+  const c10::Device to = self.device();
+  if (C10_LIKELY(!is_transfer(from, to))) {
+    return at::redispatch::copy_(keys & k_keys_below, self, source, non_blocking);
+  }
+  const auto bytes = source.nbytes();
+  const Transfer kind = direction(from, to);
+  judge_copy(kind, from, to, bytes);
+  const DispatchKeyScope off(false);
+  at::redispatch::copy_(keys & k_keys_below, self, source, non_blocking);
+  count_copy(kind, bytes);
+  return self;
+}
+
+bool is_on_device(const at::Tensor& x) { return x.defined() && is_transfer(x.device(), c10::kCPU); }
+
+[[gnu::noinline]] at::Scalar local_scalar_dense_elsewhere(c10::DispatchKeySet below,
+                                                          const at::Tensor& self) {
+  if (!is_on_device(self)) return at::redispatch::_local_scalar_dense(below, self);
+  judge_read("item()", self);
+  const DispatchKeyScope off(false);
+  auto value = at::redispatch::_local_scalar_dense(below, self);
+  count_read();
+  return value;
+}
+
+// A number on the CPU is read with some 600 instructions in all; asking the dispatcher once more
+// would add a sixth. So, where nothing but autograd, which does nothing here, stands in between, it
+// is not asked.
+constexpr c10::DispatchKeySet k_plain_cpu{c10::DispatchKey::CPU, c10::DispatchKey::AutogradCPU,
+                                          c10::DispatchKey::ADInplaceOrView,
+                                          c10::DispatchKey::BackendSelect};
+
+at::Scalar local_scalar_dense(c10::DispatchKeySet keys, const at::Tensor& self) {
+  const auto below = keys & k_keys_below;
+  if (C10_LIKELY(k_plain_cpu.has_all(below))) return at::native::_local_scalar_dense_cpu(self);
+  return local_scalar_dense_elsewhere(below, self);
+}
+
+// Operations whose kernels on a device read a size or a result back without telling the dispatcher,
+// or that would on a GPU but not on a simulated one.
+// clang-format off: several names to a line
+constexpr const char* k_reading_operations[] = {
+    "_unique",
+    "_unique2",
+    "bincount",
+    "equal",
+    "masked_select",
+    "masked_select.out",
+    "nonzero",
+    "nonzero.out",
+    "repeat_interleave.Tensor",
+    "unique_consecutive",
+    "unique_dim",
+    "unique_dim_consecutive",
+};
+// clang-format on
+
+void reading_operation(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                       torch::jit::Stack* stack) {
+  const auto arguments = torch::jit::last(*stack, op.schema().arguments().size());
+  const at::Tensor self = arguments[0].toTensor();
+  // repeat_interleave reads the sum of its repeats, unless it is told the size of its output.
+  const bool knows_size = op.schema().name() == "aten::repeat_interleave" && !arguments[1].isNone();
+  const auto below = keys & k_keys_below;
+  if (!is_on_device(self) || knows_size) return op.redispatchBoxed(below, stack);
+  judge_read(op.schema().name().substr(sizeof("aten::") - 1), self);
+  const DispatchKeyScope off(false);
+  op.redispatchBoxed(below, stack);
+  count_read();
+}
+
 std::unique_ptr<DispatchScope> scope_with(TransferPolicy policy) {
   auto state = DispatchState::current();
   state.policy = policy;
-  return std::make_unique<DispatchScope>(std::move(state));
+  return std::make_unique<DispatchScope>(state);
 }
 
 }  // namespace
 
+void register_transfer_kernels(torch::Library& library) {
+  library.impl("copy_", TORCH_FN(copy_));
+  library.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense));
+  for (const char* name : k_reading_operations) {
+    library.impl(name, torch::CppFunction::makeFromBoxedFunction<&reading_operation>());
+  }
+}
+
 TransferLedger::TransferLedger() : counts_(std::make_shared<TransferCounts>()) {
   auto state = DispatchState::current();
   state.ledgers.push_back(counts_);
-  scope_ = std::make_unique<DispatchScope>(std::move(state));
+  scope_ = std::make_unique<DispatchScope>(state);
 }
 
 TransferLedger::~TransferLedger() = default;

@@ -91,10 +91,10 @@ TEST(ParseSafetensors, KnowsEveryDtypeOfTheFormat) {
   }
 }
 
-// nlohmann's own way to check while it parses would take minutes for these.
+// nlohmann's own way to check while it parses takes a time that grows with the square of their number.
 TEST(ParseSafetensors, TakesManyTensors) {
   std::vector<StoredTensor> tensors;
-  for (int i = 0; i < 100'000; ++i) tensors.push_back({std::to_string(i), "U8", {0}, {}});
+  for (int i = 0; i < 20'000; ++i) tensors.push_back({std::to_string(i), "U8", {0}, {}});
   EXPECT_EQ(refusal(written(tensors)), "");
 }
 

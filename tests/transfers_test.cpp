@@ -62,9 +62,7 @@ struct Transfers : testing::Test {
   Tensor host, x, y, leaf, device_leaf;
 };
 
-// --- The ledger: programs whose transfers were counted by hand
-// --------------------------------------
-
+// Programs whose transfers were counted by hand.
 TEST_F(Transfers, AreCountedExactly) {
   torch::nn::Sequential net(torch::nn::Linear(3, 4),
                             torch::nn::BatchNorm1d(4));  // 32 floats, 1 long
@@ -186,9 +184,6 @@ TEST_F(Transfers, ArePrintedAsATable) {
             "device to device       0      0\n"
             "item reads             1\n");
 }
-
-// --- The guard
-// --------------------------------------------------------------------------------------
 
 TEST_F(Transfers, AreForbiddenWhateverAsksForThem) {
   torch::nn::Linear net(3, 4);

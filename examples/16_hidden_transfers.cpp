@@ -1,7 +1,7 @@
-// The chapter's side notes: transfers are slow, "we want you to be 100 % certain that you want to
-// do something slow before we let you do it". Look at: what printing the loss at each step costs,
-// what the guard says to it, and one large copy against a thousand small ones. Without a GPU
-// nothing is transferred, and all counts are zero.
+// The chapter's side notes: transfers are slow, "we want you to be 100 % certain that you want to do
+// something slow before we let you do it".
+// Look at: what printing the loss at each step costs, what the guard says to it, and one large copy
+// against a thousand small ones. Without a GPU nothing is transferred, and all counts are zero.
 
 #include <torch/nn/modules/linear.h>
 #include <use_gpu/device.hpp>

@@ -34,5 +34,6 @@ int main() {
   std::cout << "Written to net:\n" << use_gpu::show(net->parameters()[0].detach()) << '\n';
   std::cout << "Loaded into other:\n" << use_gpu::show(other->parameters()[0].detach()) << '\n';
   const auto ours = use_gpu::read_parameters(net), theirs = use_gpu::read_parameters(other);
-  std::cout << "The biases are the same: " << std::boolalpha << ours.at("0.bias").equal(theirs.at("0.bias")) << '\n';
+  std::cout << "The biases are the same: " << std::boolalpha
+            << ours.at("0.bias").equal(theirs.at("0.bias")) << '\n';
 }

@@ -28,6 +28,9 @@ c10::Device device_at(c10::DeviceType type, int index) {
   return {type, static_cast<c10::DeviceIndex>(index)};
 }
 
+// The devices that are always there, and of which there is one: an index says nothing.
+bool is_host(c10::Device device) { return device.is_cpu() || device.is_meta(); }
+
 int count_devices(c10::DeviceType type) noexcept {
   try {
     if (!c10::impl::hasDeviceGuardImpl(type)) return 0;
@@ -125,13 +128,13 @@ std::vector<c10::Device> try_all_gpus() {
 }
 
 c10::Device with_index(c10::Device device) {
-  if (!at::accelerator::isAccelerator(device.type())) return c10::Device(device.type());
+  if (is_host(device)) return c10::Device(device.type());
   if (device.has_index() || count_devices(device.type()) == 0) return device;
   return c10::impl::VirtualGuardImpl(device.type()).getDevice();
 }
 
 c10::Device present_device(c10::Device device) {
-  if (!at::accelerator::isAccelerator(device.type())) return with_index(device);
+  if (is_host(device)) return with_index(device);
   const int count = count_devices(device.type());
   const int least = device.has_index() ? device.index() + 1 : 1;
   if (count < least || (device.has_index() && device.index() < 0)) throw_not_there(device);
@@ -156,13 +159,13 @@ c10::Device parse_device(std::string_view name) {
 
 void synchronize(c10::Device device) {
   device = present_device(device);
-  if (at::accelerator::isAccelerator(device.type())) {
+  if (!is_host(device))
     c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
-  }
 }
 
 std::optional<DeviceMemory> device_memory(c10::Device device) {
   device = present_device(device);
+  if (is_host(device)) return std::nullopt;
   auto* const allocator = dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device.type()));
   if (allocator == nullptr) return std::nullopt;
   try {

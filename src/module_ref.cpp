@@ -11,8 +11,7 @@ AnyModule& checked(AnyModule* module) {
   if (module != nullptr) return *module;
   throw ArgumentError(
       "The network is empty: its module holder or pointer was initialized with nullptr. Give it a "
-      "module "
-      "first, for example net = torch::nn::Linear(3, 1).");
+      "module first, for example net = torch::nn::Linear(3, 1).");
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "device_check.hpp"
 #include "log_message.hpp"
 #include "message.hpp"
+#include "tensor_bytes.hpp"
 #include "text_table.hpp"
 
 namespace use_gpu {
@@ -67,8 +68,8 @@ void warn_if_nothing_is_registered(const torch::nn::Module& net, std::string_vie
 }
 
 PlacedTensor placed(const std::string& name, const at::Tensor& x, bool is_buffer) {
-  return {name,       is_buffer, c10::getDtypeNames(x.scalar_type()).first, x.sizes().vec(),
-          x.device(), x.nbytes()};
+  return {name,       is_buffer,  c10::getDtypeNames(x.scalar_type()).first, x.sizes().vec(),
+          x.device(), bytes_of(x)};
 }
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {

@@ -22,7 +22,11 @@ constexpr std::size_t k_shape_length = 30;
 
 std::string text_of(const at::Tensor& x, std::size_t shape_length) {
   std::ostringstream shape;
-  shape << x.sizes();
+  if (x.is_nested()) {
+    shape << "[nested]";  // a size for each of its tensors
+  } else {
+    shape << x.sizes();
+  }
   std::ostringstream text;
   text << c10::getDtypeNames(x.scalar_type()).first << clipped(shape.str(), shape_length);
   if (x.layout() != c10::kStrided) text << ' ' << x.layout();

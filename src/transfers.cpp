@@ -11,6 +11,7 @@
 
 #include "dispatch_scope.hpp"
 #include "log_message.hpp"
+#include "tensor_bytes.hpp"
 #include "text_table.hpp"
 
 namespace use_gpu {
@@ -59,7 +60,7 @@ void judge_read(const std::string& operation, const at::Tensor& x) {
   if (what == OnTransfer::allow) return;
   forbid_or_log(what, operation + " reads from " + x.device().str() + " (" +
                           c10::getDtypeNames(x.scalar_type()).first + ", " +
-                          std::to_string(x.nbytes()) +
+                          std::to_string(bytes_of(x)) +
                           " bytes) and waits for the device, as printing, item(), bool conversions "
                           "and results of unknown size do. Keep the value on the device; if it is "
                           "meant, open a use_gpu::ExplicitTransfers scope around it.");
@@ -87,7 +88,7 @@ at::Tensor& copy_(c10::DispatchKeySet keys, at::Tensor& self, const at::Tensor& 
   if (C10_LIKELY(!is_transfer(from, to))) {
     return at::redispatch::copy_(keys & k_keys_below, self, source, non_blocking);
   }
-  const auto bytes = source.nbytes();
+  const auto bytes = bytes_of(source);
   const Transfer kind = direction(from, to);
   judge_copy(kind, from, to, bytes);
   const DispatchKeyScope off(false);

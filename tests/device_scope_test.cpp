@@ -31,7 +31,7 @@ TEST(DeviceScope, IsWhereTensorsAreCreatedThatNameNoDevice) {
   }
 }
 
-// A factory that a new LibTorch adds makes this fail: list it in dispatch_scope.cpp, or here.
+// A factory that a new LibTorch adds makes this fail: list it in device_scope.cpp, or here.
 TEST(DeviceScope, ReachesEveryFactoryOfLibTorch) {
   const std::set<std::string> exceptions = {"aten::from_file", "aten::_cudnn_init_dropout_state",
                                             "aten::_make_dep_token"};

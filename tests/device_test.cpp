@@ -198,6 +198,13 @@ TEST(Synchronize, SaysWhichDevicesThereAreInsteadOfAMissingOne) {
   }
 }
 
+TEST(Synchronize, RefusesADeviceOfAKindThatThisLibTorchLacks) {
+  for (const auto type : {c10::kVulkan, c10::kXLA, c10::kXPU}) {
+    EXPECT_TRUE(has(error_of<DeviceError>([&] { synchronize(c10::Device(type, 0)); }), "none"));
+    EXPECT_FALSE(same_device(c10::Device(type, 0), c10::Device(type, 1)));
+  }
+}
+
 TEST(DeviceMemory, IsNotSaidByTheCpu) { EXPECT_FALSE(device_memory(cpu())); }
 
 TEST(DeviceMemory, ShowsWhatATensorTakes) {

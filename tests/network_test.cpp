@@ -57,6 +57,8 @@ struct Snapshot {
 
 struct Net : torch::nn::Module {};
 
+bool simulated() { return num_gpus() > 0 && gpu().type() == c10::kPrivateUse1; }
+
 TEST(Place, MovesParametersBuffersAndGradientsAndKeepsTheirIdentity) {
   for (const auto device : try_all_gpus()) {
     auto net = small_net();
@@ -142,6 +144,10 @@ TEST(Place, TakesTensorsOfEveryKind) {
   net.register_parameter("undefined", at::Tensor(), /*requires_grad=*/false);
   net.register_buffer("mask", torch::ones({2}, torch::kBool));
   net.register_buffer("count", torch::ones({}, torch::kInt64));
+  if (!simulated()) {  // those have dense tensors only
+    net.register_buffer("sparse", torch::eye(3).to_sparse());
+    EXPECT_EQ(placement(net).tensors().back().bytes, 3 * 4U + 6 * 8U) << "values and indices";
+  }
   place(net, try_gpu());
   expect_all_on(net, try_gpu());
   EXPECT_EQ(net.named_parameters()["transposed"].strides(), (std::vector<std::int64_t>{1, 3}));

@@ -240,6 +240,8 @@ TEST(Describe, GivesDtypeShapeAndDevice) {
   EXPECT_EQ(describe(torch::eye(3).to_sparse()), "float32[3, 3] Sparse on cpu");
   EXPECT_EQ(describe(torch::ones({2}, torch::kMeta)), "float32[2] on meta");
   EXPECT_EQ(describe({}), "undefined tensor");
+  EXPECT_EQ(describe(torch::_nested_tensor_from_tensor_list({torch::ones({2}), torch::ones({3})})),
+            "float32[nested] on cpu");
   for (int i = 0; i < num_gpus(); ++i) {
     EXPECT_EQ(describe(torch::ones({2, 3}, gpu(i))), "float32[2, 3] on " + gpu(i).str());
   }

@@ -8,11 +8,14 @@
 //   torch::Tensor Y = torch::rand({2, 3});              // there
 //   torch::nn::Linear net(3, 1);                        // weight and bias too
 //
-// It holds for this thread, the backward passes that it starts and parallel_on's threads; scopes
-// nest. Reaches every factory of LibTorch that takes a device and no tensor (ones, rand, arange,
-// empty ...). A device named in the call wins, and so does pinned memory, which is the CPU's. Not
-// reached, because they name the CPU themselves or hand over memory that lies there:
-// torch::tensor({...}), torch::from_blob and torch::from_file.
+// It holds for this thread, the backward passes that it starts, and threads that take over its
+// at::ThreadLocalState; scopes nest. It reaches every factory of LibTorch that takes a device and no
+// tensor (ones, rand, arange, empty ...). A device named in the call wins, and so does pinned memory,
+// which is the CPU's. Not reached, because they name the CPU themselves or hand over memory that lies
+// there: torch::tensor({...}), torch::from_blob and torch::from_file.
+//
+// LibTorch's own code in the scope is reached too. Keep it around the making of tensors and networks:
+// a data loader used inside would draw its indices on the GPU and read them as if they were the host's.
 #pragma once
 
 #include <c10/core/Device.h>

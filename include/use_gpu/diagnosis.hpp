@@ -4,8 +4,7 @@
 // this asks everyone who knows (LibTorch, CUDA, the driver) and says in a few lines which it is:
 //
 //   std::cout << use_gpu::explain_gpus() << '\n';
-//   // The driver sees 2 GPUs, but CUDA_VISIBLE_DEVICES="" shows this program none of them. Unset
-//   it ...
+//   // The driver sees 2 GPUs, but CUDA_VISIBLE_DEVICES="" shows this program none of them. ...
 #pragma once
 
 #include <string>

@@ -3,9 +3,9 @@
 // Moving, adding and showing tensors with their device in view. LibTorch prints no GPU index, and
 // its error for operands on different devices names neither operand, shape nor remedy; these do:
 //
-//   at::Tensor Z = use_gpu::to_device(X, use_gpu::try_gpu(1));   // X itself if it is there already
-//   std::cout << use_gpu::show(use_gpu::checked_add(Y, Z));      // the values, then "float32[2, 3]
-//   on cuda:1" use_gpu::check_same_device("attention", {{"query", q}, {"key", k}});
+//   at::Tensor Z = use_gpu::to_device(X, use_gpu::try_gpu(1));  // X itself if it is there already
+//   std::cout << use_gpu::show(use_gpu::checked_add(Y, Z));     // values, "float32[2, 3] on cuda:1"
+//   use_gpu::check_same_device("attention", {{"query", q}, {"key", k}});
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -9,9 +9,9 @@
 //   { use_gpu::ExplicitTransfers certain; y = x.cpu(); }
 //   std::cout << ledger;
 //
-// The scopes hold for this thread, for the backward passes that it starts, and for the threads of
-// parallel_on; they nest strictly, like the braces they stand in. Outside of them nothing costs
-// more.
+// The scopes hold for this thread, for the backward passes that it starts, and for threads that take
+// over its at::ThreadLocalState; they nest strictly, like the braces they stand in. Outside of them
+// nothing costs more.
 //
 // What is seen: each copy between devices, and each value or size that the host reads from a
 // device, that goes through LibTorch's dispatcher: to(), cpu(), copy_(), Module::to,

@@ -3,13 +3,13 @@
 // What the files of the simulated GPUs share. They implement LibTorch's contract for a device of an
 // out-of-tree backend ("PrivateUse1"), one piece each:
 //
-//   devices.cpp    how many there are, which one is current c10::impl::DeviceGuardImplInterface
-//   memory.cpp     their memory, in the host's                   c10::DeviceAllocator
-//   hooks.cpp      what generic LibTorch code asks a backend     at::PrivateUse1HooksInterface
-//   tensors.cpp    new tensors and views                         aten::empty, as_strided, view ...
-//   copies.cpp     every transfer                                aten::_copy_from,
-//   _local_scalar_dense fallback.cpp   all other operations, done by the CPU         the backend's
-//   boxed fallback simulate_gpus.cpp   the public function and the environment variable
+//   devices.cpp    how many there are, which one is current    c10::impl::DeviceGuardImplInterface
+//   memory.cpp     their memory, in the host's                 c10::DeviceAllocator
+//   hooks.cpp      what generic LibTorch code asks a backend   at::PrivateUse1HooksInterface
+//   tensors.cpp    new tensors and views                       aten::empty, as_strided, view ...
+//   copies.cpp     every transfer                              aten::_copy_from, _local_scalar_dense
+//   fallback.cpp   all other operations, done by the CPU       the backend's boxed fallback
+//   simulate_gpus.cpp   the public function and the environment variable
 #pragma once
 
 #include <ATen/core/Tensor.h>

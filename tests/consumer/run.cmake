@@ -25,7 +25,7 @@ file(WRITE "${work}/program.cpp" "${program}")
 
 run(${CMAKE_COMMAND} --install "${BUILD}" --prefix "${work}/prefix")
 run(${CMAKE_COMMAND} -G Ninja -S "${CMAKE_CURRENT_LIST_DIR}" -B "${work}/build"
-    "-DCMAKE_PREFIX_PATH=${work}/prefix" "-DPROGRAM=${work}/program.cpp")
+    "-DCMAKE_PREFIX_PATH=${work}/prefix" "-DPROGRAM=${work}/program.cpp" "-DCMAKE_CXX_FLAGS=${FLAGS}")
 run(${CMAKE_COMMAND} --build "${work}/build")
 
 unset(ENV{LD_LIBRARY_PATH})

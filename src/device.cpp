@@ -122,6 +122,7 @@ c10::Device try_gpu(int index) {
 std::vector<c10::Device> try_all_gpus() {
   std::vector<c10::Device> devices;
   const int count = num_gpus();
+  devices.reserve(static_cast<std::size_t>(count) + 1);
   for (int i = 0; i < count; ++i) devices.push_back(gpu(i));
   if (devices.empty()) devices.push_back(cpu());
   return devices;

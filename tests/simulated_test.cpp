@@ -3,6 +3,7 @@
 // The simulated GPUs themselves: what LibTorch does on a GPU it does on them.
 #include <use_gpu/simulated.hpp>
 
+#include <c10/core/Event.h>
 #include <sys/wait.h>
 #include <torch/torch.h>
 #include <use_gpu/errors.hpp>
@@ -259,6 +260,78 @@ TEST(SimulatedGpu, WorksWithStreamsAndEvents) {
   event.record(stream);
   EXPECT_TRUE(event.query());
   event.synchronize();
+}
+
+// Pinned memory that an asynchronous copy is under way to.
+struct Copied {
+  torch::Tensor value = torch::full({3}, 7., gpu());
+  torch::Tensor pinned = torch::empty({3}, torch::TensorOptions().pinned_memory(true));
+  Copied() { pinned.copy_(value, /*non_blocking=*/true); }
+  [[nodiscard]] bool arrived() const { return pinned.eq(7).all().item<bool>(); }
+};
+
+TEST(SimulatedStreams, PostponeAsynchronousCopiesUntilSomebodyWaits) {
+  NEEDS_SIMULATED(1);
+  const c10::impl::VirtualGuardImpl streams(gpu().type());
+  const auto stream = streams.getStream(gpu());
+  const auto waits = std::vector<std::function<void(const Copied&)>>{
+      [](const Copied&) { synchronize(gpu()); },
+      [&](const Copied&) { stream.synchronize(); },
+      [](const Copied& copied) { static_cast<void>(copied.value.sum().item<float>()); },
+      [](const Copied& copied) { static_cast<void>(copied.value.cpu()); },
+      [](const Copied&) { static_cast<void>(torch::ones({}).to(gpu())); },
+      [&](const Copied&) {
+        c10::Event event(gpu().type());
+        event.record(stream);
+        event.synchronize();
+      },
+      [&](const Copied&) {  // another stream waits for this one, the host for the other
+        const auto other = streams.getNewStream(gpu());
+        c10::Event event(gpu().type());
+        event.record(stream);
+        event.block(other);
+        other.synchronize();
+      },
+      [&](const Copied&) {
+        while (!stream.query()) continue;
+      }};
+  for (const auto& wait : waits) {
+    Copied copied;
+    EXPECT_TRUE(copied.pinned.is_pinned());
+    EXPECT_FALSE(copied.arrived());
+    copied.value.fill_(8);  // after the copy in its stream, so without effect on it
+    EXPECT_FALSE(copied.arrived());
+    wait(copied);
+    EXPECT_TRUE(copied.arrived());
+  }
+}
+
+TEST(SimulatedStreams, AreWaitedForOneByOne) {
+  NEEDS_SIMULATED(1);
+  const c10::impl::VirtualGuardImpl streams(gpu().type());
+  c10::Event before(gpu().type());
+  before.record(streams.getStream(gpu()));
+  const Copied copied;
+  before.synchronize();
+  EXPECT_TRUE(before.query());
+  streams.getNewStream(gpu()).synchronize();
+  if (num_gpus() > 1) synchronize(gpu(1));
+  EXPECT_FALSE(copied.arrived());
+  EXPECT_FALSE(streams.getStream(gpu()).query());
+  synchronize(gpu());
+  EXPECT_TRUE(streams.getStream(gpu()).query());
+}
+
+TEST(SimulatedStreams, PostponeNothingThatIsAskedForAtOnce) {
+  NEEDS_SIMULATED(1);
+  const auto value = torch::full({3}, 7., gpu());
+  auto ordinary = torch::zeros({3});
+  ordinary.copy_(value, /*non_blocking=*/true);
+  EXPECT_TRUE(ordinary.eq(7).all().item<bool>());
+  EXPECT_FALSE(ordinary.is_pinned());
+  auto pinned = torch::zeros({3}).pin_memory();
+  pinned.copy_(value);
+  EXPECT_TRUE(pinned.eq(7).all().item<bool>());
 }
 
 }  // namespace

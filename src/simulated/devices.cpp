@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// How many simulated GPUs there are and which one is current on this thread. Everything that runs
-// on them is done when the call returns, so their one stream is always idle and each event has
-// happened.
+// How many simulated GPUs there are, which one is current on this thread, and the streams and events
+// of the device-generic c10::Stream and c10::Event.
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <atomic>
@@ -15,7 +14,7 @@ namespace {
 std::atomic<int> g_device_count = 0;
 thread_local c10::DeviceIndex t_current = 0;
 
-c10::Stream only_stream(c10::Device device) { return c10::Stream(c10::Stream::DEFAULT, device); }
+const Moment& moment_of(void* event) { return *static_cast<const Moment*>(event); }
 
 struct DeviceGuard final : c10::impl::DeviceGuardImplInterface {
   static constexpr c10::DeviceType static_type = k_type;  // C10_REGISTER_GUARD_IMPL reads it
@@ -36,24 +35,47 @@ struct DeviceGuard final : c10::impl::DeviceGuardImplInterface {
     return before;
   }
 
-  c10::Stream getStream(c10::Device device) const noexcept override { return only_stream(device); }
-  c10::Stream getDefaultStream(c10::Device device) const override { return only_stream(device); }
-  c10::Stream getNewStream(c10::Device device, int) const override { return only_stream(device); }
+  c10::Stream getStream(c10::Device device) const override { return current_stream(device); }
+  c10::Stream getDefaultStream(c10::Device device) const override {
+    return stream(device, k_default_stream);
+  }
+  c10::Stream getNewStream(c10::Device device, int) const override { return new_stream(device); }
   c10::Stream getStreamFromGlobalPool(c10::Device device, bool) const override {
-    return only_stream(device);
+    return new_stream(device);
   }
-  c10::Stream exchangeStream(c10::Stream stream) const noexcept override {
-    return only_stream(stream.device());
+  c10::Stream exchangeStream(c10::Stream stream) const override {
+    const auto before = current_stream(stream.device());
+    set_current_stream(stream);
+    return before;
   }
-  bool queryStream(const c10::Stream&) const override { return true; }
-  void synchronizeStream(const c10::Stream&) const override {}
-  void synchronizeDevice(const c10::DeviceIndex) const override {}
+  // Whoever asks again and again shall not ask for ever: after the answer "not yet" it gets done.
+  bool queryStream(const c10::Stream& stream) const override { return ask(now(stream)); }
+  void synchronizeStream(const c10::Stream& stream) const override { wait_for(now(stream)); }
+  void synchronizeDevice(const c10::DeviceIndex index) const override { wait_for_device(index); }
 
-  void record(void**, const c10::Stream&, const c10::DeviceIndex,
-              const c10::EventFlag) const override {}
-  void block(void*, const c10::Stream&) const override {}
-  bool queryEvent(void*) const override { return true; }
-  void synchronizeEvent(void*) const override {}
+  void record(void** event, const c10::Stream& stream, const c10::DeviceIndex,
+              const c10::EventFlag) const override {
+    destroyEvent(*event, stream.device_index());
+    *event = new Moment(now(stream));
+  }
+  void block(void* event, const c10::Stream& stream) const override {
+    if (event == nullptr) return;
+    postpone(stream, [moment = moment_of(event)] { wait_for(moment); });
+  }
+  bool queryEvent(void* event) const override { return event == nullptr || ask(moment_of(event)); }
+  void synchronizeEvent(void* event) const override {
+    if (event != nullptr) wait_for(moment_of(event));
+  }
+  void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override {
+    delete static_cast<Moment*>(event);
+  }
+
+ private:
+  static bool ask(const Moment& moment) {
+    const bool passed = has_passed(moment);
+    wait_for(moment);
+    return passed;
+  }
 };
 
 C10_REGISTER_GUARD_IMPL(PrivateUse1, DeviceGuard);

@@ -77,7 +77,8 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     return at::make_generator<Generator>(index < 0 ? current_device() : device(index));
   }
 
-  c10::Allocator* getPinnedMemoryAllocator() const override { return c10::GetAllocator(c10::kCPU); }
+  c10::Allocator* getPinnedMemoryAllocator() const override { return &pinned_allocator(); }
+  bool isPinnedPtr(const void* data) const override { return is_pinned(data); }
 
   void resizePrivateUse1Bytes(const c10::Storage& storage, std::size_t bytes) const override {
     const c10::DeviceGuard on_its_device(storage.device());

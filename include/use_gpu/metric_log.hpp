@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+//
+// A log that stays on the device. Reading a loss in each step, to print it or to collect it in a
+// vector, makes the host wait for the GPU in each step. The chapter: "allocate memory for logging
+// inside the GPU and only move larger logs":
+//
+//   use_gpu::MetricLog losses(device);
+//   for (...) { ...; losses.push(loss); }                // no transfer, no waiting
+//   for (double loss : losses.values()) ...              // waits, once
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace use_gpu {
+
+/// Numbers kept on a device until they are asked for. Takes there memory for two blocks of float64
+/// (float32 on MPS, which has no other), and as much pinned memory on the host, however many are
+/// pushed. On the CPU it writes straight to host memory. Used by one thread at a time; the stream
+/// that is current may change from one call to the next, the log orders its work itself.
+class MetricLog {
+ public:
+  /// DeviceError where the device is not there, ArgumentError for a block of less than one number
+  /// or more than 2^27.
+  explicit MetricLog(c10::Device device, std::int64_t block = 4096);
+  /// Copies that are under way may stay so.
+  ~MetricLog();
+  MetricLog(MetricLog&& other) noexcept;
+  MetricLog& operator=(MetricLog&& other) noexcept;
+
+  /// Appends one number: of any real dtype, of no dimensions or with one element, detached. Copies
+  /// it on the device and never synchronizes; each block-th push starts one asynchronous copy of the
+  /// full block to the host, and waits only if the two before it are still under way. DeviceMismatch
+  /// for a tensor that is elsewhere; ArgumentError for one that is undefined, not real, has not one
+  /// element, and while a CUDA graph is captured, as each replay would write to the same place.
+  void push(const at::Tensor& value);
+
+  /// How many were pushed.
+  [[nodiscard]] std::int64_t size() const;
+
+  /// All that was pushed, in order; the log goes on. float32, float64 and integers to 2^53 are
+  /// exact, NaN and infinities are kept. Copies what the last blocks left, and is the only call that
+  /// waits for the device.
+  [[nodiscard]] std::vector<double> values();
+
+ private:
+  class Blocks;
+
+  c10::Device device_;
+  std::vector<double> values_;      // what is on the host
+  std::unique_ptr<Blocks> blocks_;  // what is not yet; none on the CPU
+};
+
+}  // namespace use_gpu

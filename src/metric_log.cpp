@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: MIT
+#include <use_gpu/metric_log.hpp>
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/empty.h>
+#include <c10/core/Event.h>
+#include <c10/core/InferenceMode.h>
+#include <use_gpu/errors.hpp>
+#include <use_gpu/tensor.hpp>
+#include <use_gpu/transfers.hpp>
+
+#include <array>
+#include <utility>
+
+#include "device_check.hpp"
+#include "message.hpp"
+
+namespace use_gpu {
+
+#ifdef USE_GPU_WITH_CUDA
+bool is_captured(c10::Stream stream);  // into a CUDA graph; metric_log_cuda.cpp
+#endif
+
+namespace {
+
+constexpr std::int64_t k_largest_block = std::int64_t{1} << 27;  // the two take 2 GB
+
+void check_block(std::int64_t block) {
+  if (block >= 1 && block <= k_largest_block) return;
+  throw ArgumentError("MetricLog: a block of " + std::to_string(block) +
+                      " numbers was asked for; give 1 to 134217728 (2^27), or leave it out.");
+}
+
+bool is_real_number(const at::Tensor& x) {
+  return x.defined() && x.layout() == c10::kStrided && x.numel() == 1 &&
+         (at::isFloatingType(x.scalar_type()) ||
+          at::isIntegralType(x.scalar_type(), /*includeBool=*/true));
+}
+
+[[noreturn]] void throw_no_number(const at::Tensor& x) {
+  throw ArgumentError("MetricLog::push: one real number was expected, found " +
+                      clipped(describe(x), 100) +
+                      ". Reduce it first, for example with x.mean(), or give it a value.");
+}
+
+[[noreturn]] void throw_elsewhere(const at::Tensor& x, c10::Device device) {
+  throw DeviceMismatch(
+      "MetricLog::push: the log is on " + device.str() + ", value is " + describe(x) +
+      ". Make the log where the values are computed: " + "use_gpu::MetricLog log(value.device()).");
+}
+
+void check_not_captured([[maybe_unused]] c10::Stream stream) {
+#ifdef USE_GPU_WITH_CUDA
+  if (stream.device().is_cuda() && is_captured(stream)) {
+    throw ArgumentError(
+        "MetricLog::push: a CUDA graph is being captured, and each of its replays would write to "
+        "the same place of the log. Capture what computes the value, and push the value after each "
+        "replay.");
+  }
+#endif
+}
+
+}  // namespace
+
+// Two blocks on the device are filled in turn, each with pinned memory on the host to be copied to.
+// The copy goes into the stream that fills the block, so the device cannot fill it again too early;
+// the host reads its memory behind an event.
+class MetricLog::Blocks {
+ public:
+  Blocks(c10::Device device, std::int64_t size)
+      : size_(size), guard_(device.type()), stream_(guard_.getStream(device)) {
+    const c10::InferenceMode written_in_any_mode(false);
+    const auto numbers = at::TensorOptions(device.is_mps() ? at::kFloat : at::kDouble);
+    for (auto& block : blocks_) {
+      block.on_device = at::empty({size}, numbers.device(device));
+      block.on_host = at::empty({size}, numbers.device(at::kCPU).pinned_memory(true));
+      block.copied = std::make_unique<c10::Event>(device.type());
+    }
+  }
+
+  void push(const at::Tensor& value, std::vector<double>& values) {
+    follow_current_stream();
+    auto& block = blocks_[filling_];
+    {
+      const at::AutoDispatchBelowADInplaceOrView detached;
+      block.on_device.select(0, filled_).copy_(value.dim() == 0 ? value : value.reshape({}));
+    }
+    if (filled_ + 1 == size_) {
+      take(block, values);
+      start_copy(block);
+      filling_ = 1 - filling_;
+      filled_ = 0;
+    } else {
+      ++filled_;
+    }
+  }
+
+  /// How many numbers are here.
+  [[nodiscard]] std::int64_t count() const {
+    return filled_ + size_ * (int{blocks_[0].is_under_way} + int{blocks_[1].is_under_way});
+  }
+
+  /// Moves all full blocks to `values`, and adds a copy of what the other has.
+  std::vector<double> collect(std::vector<double>& values) {
+    follow_current_stream();
+    take(blocks_[filling_], values);  // the older one
+    take(blocks_[1 - filling_], values);
+    auto all = values;
+    if (filled_ > 0) {
+      const ExplicitTransfers certain;
+      append(all, blocks_[filling_].on_device.narrow(0, 0, filled_).to(at::kCPU));
+    }
+    return all;
+  }
+
+ private:
+  struct Block {
+    at::Tensor on_device, on_host;
+    std::unique_ptr<c10::Event> copied;  // recorded behind the copy to the host
+    bool is_under_way = false;
+  };
+
+  static void append(std::vector<double>& values, const at::Tensor& block) {
+    const auto numbers = block.to(at::kDouble);
+    const auto* const begin = numbers.const_data_ptr<double>();
+    values.insert(values.end(), begin, begin + numbers.numel());
+  }
+
+  static void take(Block& block, std::vector<double>& values) {
+    if (!block.is_under_way) return;
+    block.copied->synchronize();
+    append(values, block.on_host);
+    block.is_under_way = false;
+  }
+
+  void start_copy(Block& block) {
+    const ExplicitTransfers certain;
+    block.on_host.copy_(block.on_device, /*non_blocking=*/true);
+    block.copied->record(stream_);
+    block.is_under_way = true;
+  }
+
+  // What another stream did for the log comes first, and its memory is not given away before this
+  // stream is done with it.
+  void follow_current_stream() {
+    const auto stream = guard_.getStream(stream_.device());
+    check_not_captured(stream);
+    if (stream == stream_) return;
+    c10::Event so_far(stream.device_type());
+    so_far.record(stream_);
+    so_far.block(stream);
+    for (const auto& block : blocks_) {
+      guard_.recordDataPtrOnStream(block.on_device.storage().data_ptr(), stream);
+    }
+    stream_ = stream;
+  }
+
+  std::int64_t size_;
+  c10::impl::VirtualGuardImpl guard_;
+  c10::Stream stream_;  // that the log was last used on
+  std::array<Block, 2> blocks_;
+  std::size_t filling_ = 0;
+  std::int64_t filled_ = 0;
+};
+
+MetricLog::MetricLog(c10::Device device, std::int64_t block) : device_(present_device(device)) {
+  check_block(block);
+  if (!device_.is_cpu()) blocks_ = std::make_unique<Blocks>(device_, block);
+}
+MetricLog::~MetricLog() = default;
+MetricLog::MetricLog(MetricLog&& other) noexcept = default;
+MetricLog& MetricLog::operator=(MetricLog&& other) noexcept = default;
+
+void MetricLog::push(const at::Tensor& value) {
+  if (!is_real_number(value)) throw_no_number(value);
+  if (value.device() != device_) throw_elsewhere(value, device_);
+  if (blocks_) {
+    blocks_->push(value, values_);
+  } else {
+    values_.push_back(value.item().toDouble());
+  }
+}
+
+std::int64_t MetricLog::size() const {
+  return static_cast<std::int64_t>(values_.size()) + (blocks_ ? blocks_->count() : 0);
+}
+
+std::vector<double> MetricLog::values() { return blocks_ ? blocks_->collect(values_) : values_; }
+
+}  // namespace use_gpu

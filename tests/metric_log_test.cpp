@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: MIT
+#include <use_gpu/metric_log.hpp>
+
+#include <c10/core/StreamGuard.h>
+#include <torch/torch.h>
+#include <use_gpu/device_scope.hpp>
+#include <use_gpu/errors.hpp>
+#include <use_gpu/transfers.hpp>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "support.hpp"
+
+namespace use_gpu {
+namespace {
+
+using test::error_of;
+using test::has;
+
+torch::Tensor number(double value, c10::Device device, torch::Dtype dtype = torch::kFloat64) {
+  return torch::tensor(value, dtype).to(device);
+}
+
+std::vector<double> one_to(std::int64_t n) {
+  std::vector<double> all;
+  for (std::int64_t i = 1; i <= n; ++i) all.push_back(static_cast<double>(i));
+  return all;
+}
+
+void push_one_to(MetricLog& log, std::int64_t n, c10::Device device) {
+  for (std::int64_t i = 1; i <= n; ++i) log.push(number(static_cast<double>(i), device));
+}
+
+TEST(MetricLog, GivesBackEverythingInOrder) {
+  for (const auto device : try_all_gpus()) {
+    for (const std::int64_t block : {1, 2, 5, 4096}) {
+      for (const std::int64_t n : {0, 1, 4, 5, 6, 9, 10, 11, 103}) {
+        MetricLog log(device, block);
+        push_one_to(log, n, device);
+        EXPECT_EQ(log.size(), n);
+        EXPECT_EQ(log.values(), one_to(n)) << device << ", blocks of " << block;
+      }
+    }
+  }
+}
+
+TEST(MetricLog, GoesOnAfterItWasAsked) {
+  const auto device = try_gpu();
+  MetricLog log(device, 4);
+  for (std::int64_t n = 1; n <= 30; ++n) {
+    log.push(number(static_cast<double>(n), device));
+    ASSERT_EQ(log.values(), one_to(n));
+    ASSERT_EQ(log.values(), one_to(n));
+    ASSERT_EQ(log.size(), n);
+  }
+}
+
+TEST(MetricLog, KeepsEachBitOfFloat32AndFloat64) {
+  using Float = std::numeric_limits<float>;
+  using Double = std::numeric_limits<double>;
+  const auto device = try_gpu();
+  MetricLog log(device, 3);
+  const std::vector<double> hard = {0.1,
+                                    -0.0,
+                                    Double::min(),
+                                    Double::denorm_min(),
+                                    Double::max(),
+                                    Double::infinity(),
+                                    -Double::infinity(),
+                                    Double::quiet_NaN()};
+  const std::vector<float> hard_floats = {0.1F,         -0.0F,        Float::denorm_min(),
+                                          Float::max(), Float::min(), Float::infinity()};
+  for (const double x : hard) log.push(number(x, device));
+  for (const float x : hard_floats) log.push(number(x, device, torch::kFloat32));
+  const auto values = log.values();
+  ASSERT_EQ(values.size(), hard.size() + hard_floats.size());
+  for (std::size_t i = 0; i < hard.size(); ++i) {
+    EXPECT_EQ(std::bit_cast<std::uint64_t>(values[i]), std::bit_cast<std::uint64_t>(hard[i]));
+  }
+  for (std::size_t i = 0; i < hard_floats.size(); ++i) {
+    const auto value = static_cast<float>(values[hard.size() + i]);
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(value), std::bit_cast<std::uint32_t>(hard_floats[i]));
+  }
+}
+
+TEST(MetricLog, TakesEachRealDtypeAndShapeOfOneElement) {
+  const auto device = try_gpu();
+  MetricLog log(device, 3);
+  const auto dtypes = {torch::kFloat16, torch::kBFloat16, torch::kFloat32, torch::kFloat64,
+                       torch::kUInt8,   torch::kInt8,     torch::kInt16,   torch::kInt32,
+                       torch::kInt64,   torch::kBool};
+  for (const auto dtype : dtypes) {
+    log.push(torch::ones({}, dtype).to(device));
+    log.push(torch::ones({1}, dtype).to(device));
+    log.push(torch::ones({1, 1, 1}, dtype).to(device));
+    log.push(torch::ones({4, 4}, dtype).to(device).select(0, 2).select(0, 2));
+  }
+  EXPECT_EQ(log.values(), std::vector<double>(4 * dtypes.size(), 1));
+
+  const std::int64_t exact = std::int64_t{1} << 53;
+  log.push(torch::tensor(exact).to(device));
+  EXPECT_EQ(log.values().back(), static_cast<double>(exact));
+}
+
+TEST(MetricLog, RefusesWhatIsNotOneRealNumber) {
+  const auto device = try_gpu();
+  MetricLog log(device);
+  log.push(number(1, device));
+  for (const auto& wrong :
+       {torch::Tensor(), torch::ones({2}).to(device), torch::ones({0}).to(device),
+        torch::ones({}, torch::kComplexFloat).to(device),
+        torch::ones({1000, 1000}, torch::kInt64).to(device)}) {
+    EXPECT_TRUE(has(error_of<ArgumentError>([&] { log.push(wrong); }), "one real number"));
+  }
+  EXPECT_EQ(log.values(), one_to(1));
+}
+
+TEST(MetricLog, RefusesWhatIsOnAnotherDevice) {
+  USE_GPU_TEST_NEEDS(1);
+  MetricLog log(gpu());
+  const auto text = error_of<DeviceMismatch>([&] { log.push(torch::ones({})); });
+  EXPECT_TRUE(has(text, gpu().str()));
+  EXPECT_TRUE(has(text, "float32[] on cpu"));
+  MetricLog on_cpu(cpu());
+  error_of<DeviceMismatch>([&] { on_cpu.push(torch::ones({}, gpu())); });
+  EXPECT_EQ(log.size() + on_cpu.size(), 0);
+}
+
+TEST(MetricLog, RefusesBlocksOutsideOneTo2To27AndDevicesThatAreNotThere) {
+  for (const auto device : {cpu(), try_gpu()}) {
+    for (const std::int64_t block : {std::int64_t{0}, std::int64_t{-1}, std::int64_t{1} << 40}) {
+      const auto text = error_of<ArgumentError>([&] { MetricLog log(device, block); });
+      EXPECT_TRUE(has(text, std::to_string(block)));
+    }
+  }
+  error_of<DeviceError>([] { MetricLog log(test::absent_gpu()); });
+}
+
+TEST(MetricLog, DetachesInEveryMode) {
+  const auto device = try_gpu();
+  MetricLog log(device, 2);
+  const auto weight = number(3, device).requires_grad_();
+  const auto loss = weight * weight;
+  log.push(loss);
+  log.push(weight);
+  {
+    const torch::NoGradGuard no_grad;
+    log.push(loss);
+  }
+  {
+    const c10::InferenceMode inference;
+    log.push(loss);
+    log.push(weight * 2);
+    log.push(number(7, device));
+  }
+  loss.backward();
+  EXPECT_EQ(weight.grad().item<double>(), 6);
+  EXPECT_EQ(log.values(), (std::vector<double>{9, 3, 9, 9, 6, 7}));
+
+  std::optional<MetricLog> made_in_inference_mode;
+  {
+    const c10::InferenceMode inference;
+    made_in_inference_mode.emplace(device, 2);
+  }
+  for (int i = 0; i < 5; ++i) made_in_inference_mode->push(loss);
+  EXPECT_EQ(made_in_inference_mode->values(), std::vector<double>(5, 9));
+}
+
+TEST(MetricLog, CopiesOnceABlockAndReadsNothing) {
+  USE_GPU_TEST_NEEDS(1);
+  const auto value = torch::ones({}, gpu());
+  const TransferLedger ledger;
+  MetricLog log(gpu(), 64);
+  for (int i = 0; i < 1000; ++i) log.push(value);
+  EXPECT_EQ(ledger.count(Transfer::device_to_host).copies, 1000 / 64);
+  EXPECT_EQ(ledger.count(Transfer::device_to_host).bytes, 1000 / 64 * 64 * 8);
+  EXPECT_EQ(ledger.item_reads(), 0);
+
+  EXPECT_EQ(log.values().size(), 1000U);
+  EXPECT_EQ(ledger.count(Transfer::device_to_host).copies, 1000 / 64 + 1);
+  EXPECT_EQ(ledger.count(Transfer::device_to_host).bytes, 1000 * 8);
+  EXPECT_EQ(ledger.item_reads(), 0);
+
+  std::vector<double> naive;
+  for (int i = 0; i < 1000; ++i) naive.push_back(value.item<double>());
+  EXPECT_EQ(ledger.item_reads(), 1000);
+  EXPECT_EQ(naive, log.values());
+}
+
+TEST(MetricLog, IsAllowedByEachGuardAndScope) {
+  const auto device = try_gpu();
+  const auto value = torch::ones({}, device);
+  const TransferGuard guard;
+  const DeviceScope scope(try_gpu(1));
+  MetricLog log(device, 2);
+  for (int i = 0; i < 5; ++i) log.push(value);
+  EXPECT_EQ(log.values(), std::vector<double>(5, 1));
+}
+
+TEST(MetricLog, TakesNoMoreOfTheDevicesMemoryThanTwoBlocks) {
+  USE_GPU_TEST_NEEDS(1);
+  if (!gpu().is_privateuseone()) GTEST_SKIP() << "needs simulated GPUs, found real ones";
+  const auto value = torch::ones({}, gpu());
+  const auto before = device_memory(gpu())->free_bytes;
+  MetricLog log(gpu(), 100);
+  for (int i = 0; i < 10'050; ++i) {
+    log.push(value);
+    ASSERT_EQ(before - device_memory(gpu())->free_bytes, 2U * 100 * 8);
+  }
+}
+
+TEST(MetricLog, FollowsTheCurrentStream) {
+  USE_GPU_TEST_NEEDS(1);
+  const c10::impl::VirtualGuardImpl streams(gpu().type());
+  const auto first = streams.getStream(gpu());
+  MetricLog log(gpu(), 4);
+  for (std::int64_t i = 1; i <= 41; ++i) {
+    const c10::StreamGuard scope(i % 3 == 0 ? first : streams.getStreamFromGlobalPool(gpu()));
+    log.push(number(static_cast<double>(i), gpu()));
+  }
+  EXPECT_EQ(log.values(), one_to(41));
+}
+
+TEST(MetricLog, CanBeDestroyedAndMovedWithCopiesUnderWay) {
+  const auto device = try_gpu();
+  for (std::int64_t n = 0; n < 12; ++n) {
+    MetricLog log(device, 3);
+    push_one_to(log, n, device);
+    MetricLog moved(std::move(log));
+    moved.push(number(static_cast<double>(n + 1), device));
+    MetricLog assigned(device, 3);
+    push_one_to(assigned, 7, device);
+    assigned = std::move(moved);
+    EXPECT_EQ(assigned.values(), one_to(n + 1));
+    push_one_to(assigned, 7, device);
+  }
+  synchronize(device);
+}
+
+}  // namespace
+}  // namespace use_gpu

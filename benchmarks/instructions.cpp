@@ -8,6 +8,9 @@
 #include <valgrind/callgrind.h>
 
 #ifndef USE_GPU_BARE
+#include <use_gpu/device.hpp>
+#include <use_gpu/metric_log.hpp>
+#include <use_gpu/simulated.hpp>
 #include <use_gpu/tensor.hpp>
 #include <use_gpu/transfers.hpp>
 #endif
@@ -57,4 +60,14 @@ int main() {
     count_three("guarded");
 #endif
   }
+#ifndef USE_GPU_BARE
+  use_gpu::simulate_gpus(1);
+  const at::Tensor value = at::ones({}, use_gpu::gpu());
+  const at::Tensor memory =
+      at::empty({4096}, at::TensorOptions(at::kDouble).device(value.device()));
+  use_gpu::MetricLog log(value.device(), 4096);
+  int next = 0;
+  count("push by_hand", [&] { memory.select(0, next++).copy_(value); });
+  count("push to_log", [&] { log.push(value); });
+#endif
 }

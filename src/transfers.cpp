@@ -58,12 +58,13 @@ void judge_copy(Transfer kind, c10::Device from, c10::Device to, std::size_t byt
 void judge_read(const std::string& operation, const at::Tensor& x) {
   const auto what = wanted(Transfer::device_to_host);
   if (what == OnTransfer::allow) return;
-  forbid_or_log(what, operation + " reads from " + x.device().str() + " (" +
-                          c10::getDtypeNames(x.scalar_type()).first + ", " +
-                          std::to_string(bytes_of(x)) +
-                          " bytes) and waits for the device, as printing, item(), bool conversions "
-                          "and results of unknown size do. Keep the value on the device; if it is "
-                          "meant, open a use_gpu::ExplicitTransfers scope around it.");
+  forbid_or_log(what,
+                operation + " reads from " + x.device().str() + " (" +
+                    c10::getDtypeNames(x.scalar_type()).first + ", " + std::to_string(bytes_of(x)) +
+                    " bytes) and waits for the device, as printing, item(), bool conversions "
+                    "and results of unknown size do. Keep the value on the device, for example in "
+                    "a use_gpu::MetricLog; if it is meant, open a use_gpu::ExplicitTransfers scope "
+                    "around it.");
 }
 
 void count_copy(Transfer kind, std::size_t bytes) {

@@ -18,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+/// All of the library, whatever header it is in.
 namespace use_gpu {
 
 /// The CPU. Chapter cell: `cpu()`.
@@ -52,9 +53,10 @@ namespace use_gpu {
 /// there.
 void synchronize(c10::Device device);
 
+/// What device_memory() answers.
 struct DeviceMemory {
-  std::uint64_t free_bytes;
-  std::uint64_t total_bytes;
+  std::uint64_t free_bytes;   ///< what can still be allocated
+  std::uint64_t total_bytes;  ///< what the device has
 };
 
 /// The device's memory as the driver counts it, of all processes together; nothing where the device

@@ -26,6 +26,7 @@ namespace use_gpu {
 
 class DispatchScope;  // what this is made of; private
 
+/// Until it ends, tensors that name no device are created on its device.
 class DeviceScope {
  public:
   /// DeviceError if the device is not there.

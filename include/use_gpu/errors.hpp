@@ -20,18 +20,21 @@ namespace use_gpu {
 /// module holder.
 class ArgumentError : public c10::Error {
  public:
+  /// what() gives this message and no backtrace.
   explicit ArgumentError(const std::string& message);
 };
 
 /// A device that cannot be named (`gpu(300)`), or one that is used and is not there.
 class DeviceError : public c10::Error {
  public:
+  /// what() gives this message and no backtrace.
   explicit DeviceError(const std::string& message);
 };
 
 /// Operands, or the tensors of a network, on different devices.
 class DeviceMismatch : public c10::Error {
  public:
+  /// what() gives this message and no backtrace.
   explicit DeviceMismatch(const std::string& message);
 };
 
@@ -39,6 +42,7 @@ class DeviceMismatch : public c10::Error {
 /// network.
 class ParameterError : public c10::Error {
  public:
+  /// what() gives this message and no backtrace, differences() the rest.
   explicit ParameterError(const std::string& message, std::vector<std::string> differences = {});
   /// Every difference found, one text each; `what()` only sums them up. Empty where nothing was
   /// compared.
@@ -51,6 +55,7 @@ class ParameterError : public c10::Error {
 /// An implicit transfer that a TransferGuard forbade, before anything was copied.
 class TransferForbidden : public c10::Error {
  public:
+  /// what() gives this message and no backtrace.
   explicit TransferForbidden(const std::string& message);
 };
 

@@ -20,10 +20,10 @@ namespace use_gpu {
 
 /// A program with memory on a GPU, for computing or for graphics.
 struct GpuProcess {
-  std::uint32_t pid = 0;
+  std::uint32_t pid = 0;  ///< as the driver numbers it
   /// As the driver spells it, often a path, in any encoding; empty where it may not be known.
   std::string name;
-  std::optional<std::uint64_t> memory_bytes;
+  std::optional<std::uint64_t> memory_bytes;  ///< what it uses of this GPU's
 };
 
 /// One card. What it does not offer is empty, not zero.
@@ -32,24 +32,26 @@ struct GpuInfo {
   /// it obeys CUDA_VISIBLE_DEVICES and puts the fastest card first unless
   /// CUDA_DEVICE_ORDER=PCI_BUS_ID. The UUID is the same everywhere.
   int index = 0;
-  std::string name, uuid;
+  std::string name;  ///< "NVIDIA H200"
+  std::string uuid;  ///< "GPU-12345678-..."
   /// domain:bus:device.function, e.g. "00000000:18:00.0".
   std::string pci_bus_id;
-  /// `used` leaves out what the driver reserves for itself, except on drivers older than 510.
-  std::optional<std::uint64_t> memory_total_bytes, memory_used_bytes;
+  std::optional<std::uint64_t> memory_total_bytes;  ///< what the card has
+  /// Leaves out what the driver reserves for itself, except on drivers older than 510.
+  std::optional<std::uint64_t> memory_used_bytes;
   /// Of the time since the last sample (up to a second), how much had a kernel running: 0 to 100.
   std::optional<int> utilization_percent;
-  std::optional<int> temperature_celsius;
-  /// What the card draws now, and the limit that it enforces.
-  std::optional<double> power_watts, power_limit_watts;
-  std::vector<GpuProcess> processes;
+  std::optional<int> temperature_celsius;   ///< of the chip
+  std::optional<double> power_watts;        ///< what the card draws now
+  std::optional<double> power_limit_watts;  ///< the limit that it enforces
+  std::vector<GpuProcess> processes;        ///< those with memory on this card
 };
 
 /// Every card of this machine, at one moment.
 struct GpuReport {
-  /// E.g. "580.65.06", and the newest CUDA that it runs, e.g. "13.0"; empty where not known.
-  std::string driver_version, cuda_version;
-  std::vector<GpuInfo> gpus;
+  std::string driver_version;  ///< "580.65.06"; empty where not known
+  std::string cuda_version;    ///< the newest that it runs, "13.0"; empty where not known
+  std::vector<GpuInfo> gpus;   ///< those that answered
   /// Empty if all is well. Else why there are no GPUs, or which of them is in trouble, and what to
   /// do about it, in at most 400 characters.
   std::string problem;

@@ -9,6 +9,7 @@
 
 namespace use_gpu {
 
+/// From all that there is to say down to nothing.
 enum class LogLevel { debug, info, warning, error, off };
 
 /// Sets the least level that is written, for the whole process, from any thread. At first:

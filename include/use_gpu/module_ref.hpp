@@ -55,7 +55,9 @@ class BasicModuleRef {
   AnyModule* module_;
 };
 
+/// A network that a function may change.
 using ModuleRef = BasicModuleRef<torch::nn::Module>;
+/// A network that a function only reads.
 using ConstModuleRef = BasicModuleRef<const torch::nn::Module>;
 
 template <>

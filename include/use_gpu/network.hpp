@@ -28,17 +28,18 @@ void place(ModuleRef net, c10::Device device);
 
 /// Where one parameter or buffer lives.
 struct PlacedTensor {
-  std::string name;  // as in named_parameters(): "0.weight"
-  bool is_buffer;
-  std::string dtype;  // "float32"
-  std::vector<std::int64_t> shape;
-  c10::Device device;
-  std::uint64_t bytes;
+  std::string name;                 ///< as in named_parameters(): "0.weight"
+  bool is_buffer;                   ///< a buffer, or else a parameter
+  std::string dtype;                ///< "float32"
+  std::vector<std::int64_t> shape;  ///< its sizes
+  c10::Device device;               ///< where it lives
+  std::uint64_t bytes;              ///< of its elements
 };
 
 /// Where the tensors of a network live, as they did when placement() was called.
 class Placement {
  public:
+  /// Of these tensors; placement() calls it.
   explicit Placement(std::vector<PlacedTensor> tensors);
 
   /// Parameters first, then buffers, each in the order of registration.

@@ -34,8 +34,8 @@ namespace use_gpu {
 
 /// An operand with the name by which an error message calls it.
 struct NamedTensor {
-  std::string_view name;
-  at::Tensor tensor;
+  std::string_view name;  ///< "query"
+  at::Tensor tensor;      ///< the operand itself
 };
 
 /// The check of checked_add for any operation: DeviceMismatch names the operation and the first two
@@ -49,12 +49,13 @@ void check_same_device(std::string_view operation, c10::ArrayRef<NamedTensor> op
 
 /// A tensor to be streamed by operator<<; holds a reference to the same memory.
 struct Shown {
-  at::Tensor tensor;
+  at::Tensor tensor;  ///< where show() got it, not yet copied
 };
 
 /// For `std::cout << show(x)`: x's values as LibTorch prints them, then describe(x) in its last
 /// line. Printing copies the values of a GPU tensor to the CPU, once, and waits for them.
 [[nodiscard]] Shown show(const at::Tensor& x);
+/// Prints it as show() says.
 std::ostream& operator<<(std::ostream& out, const Shown& shown);
 
 }  // namespace use_gpu

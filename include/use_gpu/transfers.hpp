@@ -10,8 +10,8 @@
 //   std::cout << ledger;
 //
 // The scopes hold for this thread, for the backward passes that it starts, and for threads that take
-// over its at::ThreadLocalState; they nest strictly, like the braces they stand in. Outside of them
-// nothing costs more.
+// over its at::ThreadLocalState, as those of parallel_on do; they nest strictly, like the braces they
+// stand in. Outside of them nothing costs more.
 //
 // What is seen: each copy between devices, and each value or size that the host reads from a
 // device, that goes through LibTorch's dispatcher: to(), cpu(), copy_(), Module::to,
@@ -38,11 +38,13 @@ namespace use_gpu {
 class DispatchScope;  // what the scopes below are made of; private
 struct TransferCounts;
 
+/// From where to where. The host is the CPU, a device is every other.
 enum class Transfer { host_to_device, device_to_host, device_to_device };
 
+/// What a TransferLedger counted in one direction.
 struct TransferCount {
-  std::int64_t copies = 0;
-  std::int64_t bytes = 0;
+  std::int64_t copies = 0;  ///< how many
+  std::int64_t bytes = 0;   ///< of their sources, all together
 };
 
 /// Counts the transfers of its scope, implicit and explicit ones; what an inner ledger counts, an
@@ -72,14 +74,15 @@ class TransferLedger {
 /// A table: a row for each direction, copies and bytes, and the item reads.
 std::ostream& operator<<(std::ostream& out, const TransferLedger& ledger);
 
+/// What a TransferGuard does about an implicit transfer.
 enum class OnTransfer { allow, log, forbid };
 
 /// What is to happen with an implicit transfer in each direction; reading a value counts as device
 /// to host. `log` writes a line at warning and lets it through.
 struct TransferPolicy {
-  OnTransfer host_to_device = OnTransfer::forbid;
-  OnTransfer device_to_host = OnTransfer::forbid;
-  OnTransfer device_to_device = OnTransfer::forbid;
+  OnTransfer host_to_device = OnTransfer::forbid;    ///< such as indexing with a CPU tensor
+  OnTransfer device_to_host = OnTransfer::forbid;    ///< such as printing, item(), x.cpu()
+  OnTransfer device_to_device = OnTransfer::forbid;  ///< between two GPUs
 };
 
 /// Treats the implicit transfers of its scope as its policy says. A forbidden one throws
@@ -87,6 +90,7 @@ struct TransferPolicy {
 /// that makes it explicit. The innermost guard decides.
 class TransferGuard {
  public:
+  /// Forbids everything, unless told otherwise.
   explicit TransferGuard(TransferPolicy policy = {});
   ~TransferGuard();
   TransferGuard(const TransferGuard&) = delete;

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+//
+// What of the log only a CUDA GPU can show: that no push waits, and what becomes of CUDA graphs.
+#include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <torch/torch.h>
+#include <use_gpu/errors.hpp>
+#include <use_gpu/metric_log.hpp>
+
+#include "support.hpp"
+
+namespace use_gpu {
+namespace {
+
+// Every synchronization of LibTorch's throws while it lives.
+class SynchronizationIsAnError {
+ public:
+  SynchronizationIsAnError() { set(c10::cuda::SyncDebugMode::L_ERROR); }
+  ~SynchronizationIsAnError() { set(c10::cuda::SyncDebugMode::L_DISABLED); }
+  SynchronizationIsAnError(const SynchronizationIsAnError&) = delete;
+  SynchronizationIsAnError& operator=(const SynchronizationIsAnError&) = delete;
+
+ private:
+  static void set(c10::cuda::SyncDebugMode mode) {
+    c10::cuda::warning_state().set_sync_debug_mode(mode);
+  }
+};
+
+TEST(MetricLogOnCuda, NeverSynchronizesWhenItIsPushedTo) {
+  USE_GPU_TEST_NEEDS(1);
+  const auto x = torch::randn({100, 100}, gpu());
+  MetricLog log(gpu(), 64);
+  {
+    const SynchronizationIsAnError check;
+    EXPECT_ANY_THROW(static_cast<void>(x.norm().item<float>()));  // the check checks
+    for (int i = 0; i < 1000; ++i) log.push((x * i).norm());
+  }
+  const auto values = log.values();
+  const auto norm = x.norm().item<double>();
+  ASSERT_EQ(values.size(), 1000U);
+  for (int i = 0; i < 1000; ++i) {
+    EXPECT_NEAR(values[static_cast<std::size_t>(i)], norm * i, 1e-4 * norm * i);
+  }
+}
+
+TEST(MetricLogOnCuda, RefusesToBeCapturedAndTakesWhatAGraphComputes) {
+  USE_GPU_TEST_NEEDS(1);
+  MetricLog log(gpu(), 4);
+  const auto count = torch::zeros({}, gpu());
+  at::cuda::CUDAGraph graph;
+  {
+    const c10::cuda::CUDAStreamGuard side(c10::cuda::getStreamFromPool());
+    graph.capture_begin();
+    const auto text = test::error_of<ArgumentError>([&] { log.push(count); });
+    EXPECT_TRUE(test::has(text, "CUDA graph"));
+    count.add_(1);
+    graph.capture_end();
+  }
+  for (int i = 0; i < 10; ++i) {
+    graph.replay();
+    log.push(count);
+  }
+  EXPECT_EQ(log.values(), (std::vector<double>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}));
+}
+
+}  // namespace
+}  // namespace use_gpu

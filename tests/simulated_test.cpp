@@ -196,6 +196,16 @@ TEST(SimulatedGpu, TrainsAConvolutionalNetworkAsTheCpuDoes) {
     EXPECT_TRUE(torch::allclose(expected[i], found[i]));
 }
 
+TEST(SimulatedGpu, ComputesLossesWithoutAWarning) {
+  NEEDS_SIMULATED(1);
+  const auto x = torch::ones({4, 1}, torch::TensorOptions(gpu()).requires_grad(true));
+  const auto y = torch::zeros({4, 1}, gpu());
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(torch::mse_loss(x, y).item<float>(), 1);
+  EXPECT_EQ(torch::smooth_l1_loss(x, y).item<float>(), 0.5);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
 TEST(SimulatedGpu, CarriesGradientsAcrossDevices) {
   NEEDS_SIMULATED(2);
   const auto w = torch::ones({2, 2}, torch::TensorOptions(gpu(0)).requires_grad(true));

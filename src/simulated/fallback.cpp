@@ -116,6 +116,11 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("convolution_overrideable", convolution);
   m.impl("convolution_backward_overrideable", convolution_backward);
+  // LibTorch's default for these hands their CPU kernels an output of another shape than those
+  // want, which they warn about at every call.
+  for (const char* loss : {"mse_loss", "smooth_l1_loss"}) {
+    m.impl(loss, torch::CppFunction::makeFromBoxedFunction<&compute_on_cpu>());
+  }
 }
 
 }  // namespace

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+#include <ATen/Parallel.h>
+#include <ATen/ThreadLocalState.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <use_gpu/device.hpp>
+#include <use_gpu/errors.hpp>
+#include <use_gpu/parallel.hpp>
+
+#include <algorithm>
+#include <exception>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "device_check.hpp"
+#include "log_message.hpp"
+#include "message.hpp"
+
+// Those of the OpenMP and the MKL that LibTorch itself uses; null where it uses none. Not linked:
+// the wheels bring an OpenMP of their own, and a process should not have two.
+extern "C" {
+[[gnu::weak]] void omp_set_num_threads(int count);
+[[gnu::weak]] int MKL_Set_Num_Threads_Local(int count);
+}
+
+namespace use_gpu {
+namespace {
+
+// For this thread alone. at::set_num_threads would do the same and, besides, set the number of
+// every thread that anyone in the process starts from then on, and there is no way to unset it.
+void set_intra_op_threads(int count) {
+  if (omp_set_num_threads == nullptr) return;
+  // LibTorch gives a thread its usual number when it first asks: so let it ask before.
+  (void)at::get_num_threads();
+  omp_set_num_threads(count);
+  if (MKL_Set_Num_Threads_Local != nullptr) MKL_Set_Num_Threads_Local(count);
+}
+
+// Of the exception that is being handled.
+std::string current_message() {
+  try {
+    throw;
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+    return "an exception that is no std::exception";
+  }
+}
+
+class FirstError {
+ public:
+  // To be called where an exception is handled. Logged at once: the others may take long, or wait
+  // in vain for this one.
+  void add_current(c10::Device device, int entry) noexcept {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!error_) error_ = std::current_exception();
+    }
+    try {
+      constexpr std::size_t k_most_bytes = 1000;
+      log_message(LogLevel::error, "parallel_on: entry " + std::to_string(entry) + ", on " +
+                                       device.str() +
+                                       ", failed: " + clipped(current_message(), k_most_bytes));
+    } catch (...) {  // no memory for a text: the error itself is kept
+    }
+  }
+
+  // When nobody adds any more.
+  void rethrow_if_any() const {
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::exception_ptr error_;
+};
+
+}  // namespace
+
+void parallel_on(const std::vector<c10::Device>& devices,
+                 const std::function<void(c10::Device, int)>& work) {
+  if (!work) {
+    throw ArgumentError(
+        "parallel_on: the work is empty: give it a function of (c10::Device, int).");
+  }
+  if (devices.empty()) return;
+  std::vector<c10::Stream> streams;  // each knows its device
+  for (const auto device : devices) {
+    const auto present = present_device(device);
+    streams.push_back(c10::impl::VirtualGuardImpl(present.type()).getStream(present));
+  }
+  const int share = std::max(1, at::get_num_threads() / static_cast<int>(devices.size()));
+  const at::ThreadLocalState callers;
+
+  FirstError first_error;
+  const auto run = [&](c10::Stream stream, int entry) noexcept {
+    const auto device = stream.device();
+    try {
+      const at::ThreadLocalStateGuard state(callers);
+      const c10::StreamGuard current(stream);
+      set_intra_op_threads(share);
+      work(device, entry);
+    } catch (...) {
+      first_error.add_current(device, entry);
+    }
+    try {
+      synchronize(device);
+    } catch (...) {
+      first_error.add_current(device, entry);
+    }
+  };
+
+  std::vector<std::thread> threads;
+  threads.reserve(devices.size());
+  int entry = 0;
+  for (const auto stream : streams) {
+    try {
+      threads.emplace_back(run, stream, entry);
+    } catch (...) {  // no more threads to be had: those that run are waited for
+      first_error.add_current(stream.device(), entry);
+      break;
+    }
+    ++entry;
+  }
+  for (auto& thread : threads) thread.join();
+  first_error.rethrow_if_any();
+}
+
+}  // namespace use_gpu

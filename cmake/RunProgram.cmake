@@ -1,6 +1,6 @@
-# Runs one of the chapter's programs as a test: its exit status must be 0 and its output the expected
-# one; there <...> stands for anything on one line, <any lines> for anything.
-#   cmake -DPROGRAM=<path> -DEXPECTED=<file> -P RunProgram.cmake
+# Runs one of the chapter's programs as a test: its exit status must be 0, or STATUS, and its output the
+# expected one; there <...> stands for anything on one line, <any lines> for anything.
+#   cmake -DPROGRAM=<path> -DEXPECTED=<file> [-DARGUMENTS=<list>] [-DSTATUS=<number>] -P RunProgram.cmake
 # On real GPUs, where the output is the machine's own, only the exit status counts; skipped without one:
 #   cmake -DPROGRAM=<path> -DCOUNT_GPUS=<path of 03_num_gpus> -P RunProgram.cmake
 if(COUNT_GPUS)
@@ -10,14 +10,17 @@ if(COUNT_GPUS)
     return()
   endif()
 endif()
-execute_process(COMMAND "${PROGRAM}" OUTPUT_VARIABLE output ERROR_VARIABLE output RESULT_VARIABLE status)
+if(NOT DEFINED STATUS)
+  set(STATUS 0)
+endif()
+execute_process(COMMAND "${PROGRAM}" ${ARGUMENTS} OUTPUT_VARIABLE output ERROR_VARIABLE output RESULT_VARIABLE status)
 if(EXPECTED)
   file(READ "${EXPECTED}" expected)
 endif()
 string(REGEX REPLACE "([][+.*()^$?|\\\\])" "\\\\\\1" pattern "${expected}")
 string(REPLACE "<\\.\\.\\.>" "[^\n]*" pattern "${pattern}")
 string(REPLACE "<any lines>" ".+" pattern "${pattern}")
-if(NOT status EQUAL 0)
+if(NOT status EQUAL STATUS)
   message(FATAL_ERROR "exit status ${status}; it printed:\n${output}")
 endif()
 if(EXPECTED AND NOT output MATCHES "^${pattern}$")

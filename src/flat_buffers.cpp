@@ -70,6 +70,45 @@ bool is_straight(const std::vector<at::Tensor>& targets) {
          !targets.front().is_neg();
 }
 
+// A bucket on its way from the host to a device. All that it needs is there before it is sent:
+// running out of memory half-way would leave some targets with the old values.
+class Load {
+ public:
+  Load(std::vector<at::Tensor> targets, const std::vector<at::Tensor>& values,
+       const at::Tensor& staging, const at::Tensor& landing)
+      : targets_(std::move(targets)), staging_(staging) {
+    for (const auto& x : values) values_.push_back(bytes_of(x));
+    if (is_straight(targets_)) {
+      landing_ = bytes_of(targets_.front());
+      return;
+    }
+    std::int64_t bytes = 0;
+    for (const auto& x : values_) bytes += x.numel();
+    landing_ = landing.narrow(0, 0, bytes);
+    pieces_ = unflatten(landing_.view(targets_.front().scalar_type()), targets_);
+  }
+
+  void send() const {
+    if (values_.size() == 1) {
+      transfer(landing_, values_.front(), staging_);
+    } else {  // of at most the size of the staging memory
+      auto together = staging_.narrow(0, 0, landing_.numel());
+      at::cat_out(together, values_);
+      landing_.copy_(together);
+    }
+    for (std::size_t i = 0; i < pieces_.size(); ++i) targets_[i].copy_(pieces_[i]);
+    // Autograd sees writes by copy_ only.
+    if (pieces_.empty()) targets_.front().unsafeGetTensorImpl()->bump_version();
+  }
+
+ private:
+  std::vector<at::Tensor> targets_;
+  std::vector<at::Tensor> values_;  // bytes, on the host
+  at::Tensor staging_;              // on the host
+  at::Tensor landing_;              // bytes on the device: the target's own memory, if straight
+  std::vector<at::Tensor> pieces_;  // of it, like the targets; none, if straight
+};
+
 }  // namespace
 
 std::vector<Bucket> buckets(at::TensorList tensors) {
@@ -138,10 +177,6 @@ std::vector<at::Tensor> gather_to_host(at::TensorList tensors) {
 }
 
 void scatter(at::TensorList values, at::TensorList targets) {
-  struct Way {
-    at::Tensor staging;  // on the host
-    at::Tensor landing;  // on the device
-  };
   Bucket through_host;
   Bucket direct;
   for (std::size_t i = 0; i < targets.size(); ++i) {
@@ -151,33 +186,31 @@ void scatter(at::TensorList values, at::TensorList targets) {
   const auto device_targets = select(targets, through_host);
   const auto plan = buckets(device_targets);
 
-  std::unordered_map<c10::Device, std::pair<std::int64_t, std::int64_t>> bytes;  // staging, landing
+  struct Way {
+    std::int64_t staging_bytes = 0, landing_bytes = 0;
+    at::Tensor staging, landing;
+  };
+  std::unordered_map<c10::Device, Way> ways;
+  for (const auto& bucket : plan) {
+    const auto bytes = bytes_in(device_targets, bucket);
+    auto& way = ways[device_targets[bucket.front()].device()];
+    way.staging_bytes = std::max(way.staging_bytes, bytes);
+    if (!is_straight(select(device_targets, bucket)))
+      way.landing_bytes = std::max(way.landing_bytes, bytes);
+  }
+  for (auto& [device, way] : ways) {
+    way.staging = staging_for(device, way.staging_bytes);
+    way.landing = empty_bytes(way.landing_bytes, device);
+  }
+  std::vector<Load> loads;
   for (const auto& bucket : plan) {
     const auto group = select(device_targets, bucket);
-    auto& [staging, landing] = bytes[group.front().device()];
-    staging = std::max(staging, bytes_in(device_targets, bucket));
-    if (!is_straight(group)) landing = std::max(landing, bytes_in(device_targets, bucket));
-  }
-  std::unordered_map<c10::Device, Way> ways;
-  for (const auto& [device, sizes] : bytes) {
-    ways[device] = {staging_for(device, sizes.first), empty_bytes(sizes.second, device)};
+    const auto& way = ways[group.front().device()];
+    loads.emplace_back(group, select(host_values, bucket), way.staging, way.landing);
   }
 
   for (const auto i : direct) write_to(targets[i], values[i]);
-  for (const auto& bucket : plan) {
-    const auto group = select(device_targets, bucket);
-    const auto flat = flatten(select(host_values, bucket));
-    const auto& [staging, landing] = ways[group.front().device()];
-    if (is_straight(group)) {
-      transfer(bytes_of(group.front()), flat.view(at::kByte), staging);
-      group.front().unsafeGetTensorImpl()->bump_version();  // autograd sees writes by copy_ only
-      continue;
-    }
-    const auto landed = landing.narrow(0, 0, bytes_in(flat));
-    transfer(landed, flat.view(at::kByte), staging);
-    const auto pieces = unflatten(landed.view(flat.scalar_type()), group);
-    for (std::size_t i = 0; i < group.size(); ++i) group[i].copy_(pieces[i]);
-  }
+  for (const auto& load : loads) load.send();
 }
 
 }  // namespace use_gpu

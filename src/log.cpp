@@ -31,10 +31,10 @@ spdlog::level::level_enum to_spdlog(LogLevel level) {
 spdlog::logger& logger() {
   static auto* const instance = [] {
     auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
-    auto* made = new spdlog::logger("use_gpu", std::move(sink));
+    auto made = std::make_unique<spdlog::logger>("use_gpu", std::move(sink));
     made->set_pattern("[%n] [%^%l%$] %v");
     made->set_level(spdlog::level::warn);
-    return made;
+    return made.release();
   }();
   return *instance;
 }

@@ -41,11 +41,13 @@ class DataSwap {
  public:
   DataSwap() = default;
   ~DataSwap() {
-    try {
-      for (const auto& [tensor, before] : swapped_) tensor.set_data(before);
-    } catch (const std::exception& error) {
-      log_message(LogLevel::error,
-                  std::string("place: could not undo a failed move: ") + error.what());
+    for (const auto& [tensor, before] : swapped_) {
+      try {
+        tensor.set_data(before);
+      } catch (const std::exception& error) {  // maybe for want of memory: no text is put together
+        log_message(LogLevel::error, "place: could not undo a failed move, because:");
+        log_message(LogLevel::error, error.what());
+      }
     }
   }
   DataSwap(const DataSwap&) = delete;

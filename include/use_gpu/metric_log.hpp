@@ -29,7 +29,9 @@ class MetricLog {
   explicit MetricLog(c10::Device device, std::int64_t block = 4096);
   /// Copies that are under way may stay so.
   ~MetricLog();
+  /// Afterwards `other` can only be assigned to or destroyed.
   MetricLog(MetricLog&& other) noexcept;
+  /// As above; what this log has kept is dropped.
   MetricLog& operator=(MetricLog&& other) noexcept;
 
   /// Appends one number: of any real dtype, of no dimensions or with one element, detached. Copies

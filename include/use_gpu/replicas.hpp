@@ -30,9 +30,10 @@ namespace use_gpu {
 template <class Net>
 concept ModuleHandle = std::convertible_to<const Net&, ModuleRef>;
 
-/// mirror() and average_gradients(), for networks of any type.
+/// mirror(), for networks of any type.
 void mirror_modules(const std::vector<c10::Device>& devices,
                     const std::function<ModuleRef()>& make);
+/// average_gradients(), for networks of any type.
 void average_gradients_of(const std::vector<ModuleRef>& replicas);
 
 /// Calls make() once for each device, in their order, and puts what it returned, a module holder or

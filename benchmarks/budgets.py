@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: MIT
+"""Prints what scripts/bench measured beside what was promised, as one table.
+
+Instructions are the same on every run: a budget of theirs that is not kept is an error. A clock
+depends on what else the machine does: there it is a warning.
+"""
+
+import json
+import sys
+
+from measured import FOLDER, benchmarks, matches, medians
+
+rows = []  # (what, goal, measured, verdict)
+failed = False
+
+
+def at_most(what, measured, goal, unit, is_counted=False):
+    global failed
+    holds = measured <= goal
+    failed |= is_counted and not holds
+    verdict = "holds" if holds else "MISSED" if is_counted else "missed, by the clock"
+    rows.append((what, f"at most {goal:g} {unit}", f"{measured:.1f} {unit}", verdict))
+
+
+def at_least(what, measured, goal):
+    rows.append((what, f"at least {goal:g}x", f"{measured:.2f}x",
+                 "holds" if measured >= goal else "missed, by the clock"))
+
+
+def not_measured(what, goal, why):
+    rows.append((what, goal, "-", f"not measured: {why}"))
+
+
+counts = matches("instructions.txt",
+                 r"^(.+?) +\d+ +\d+ +([-+][\d.]+) (%|instructions) \(at most ([\d.]+)\)")
+for what, more, unit, budget in counts:
+    at_most(f"instructions: {what}", float(more), float(budget), unit, is_counted=True)
+if not counts:
+    not_measured("instructions of each checked function", "at most 1 %", "no valgrind")
+
+fronts = matches("compile_time.txt", r"^(\S+) +[\d.]+ +([\d.]+)x$")
+for what, ratio in fronts:
+    if what != "torch/torch.h":
+        goal = 20 if what == "device.hpp" else 5
+        at_least(f"compile time: torch/torch.h over {what}", float(ratio), goal)
+if not fronts:
+    not_measured("compile time of the headers", "at least 5x", "left out by --quick")
+
+starts = medians("start_time.txt")
+if "python" in starts:
+    ratio = starts["python"] / starts["01_nvidia_smi"]
+    at_least("start: `import torch` in Python over 01_nvidia_smi", ratio, 50)
+else:
+    not_measured("start and small operations against Python's torch", "at least 50x, 1.8x",
+                 "no torch in .venv")
+
+small = medians("small_operations.txt")
+for name in [name.removeprefix("C++ ") for name in small if name.startswith("C++ ")]:
+    ratio = small[f"Python {name}"] / small[f"C++ {name}"]
+    at_least(f"small operations: {name}, Python over C++", ratio, 1.8)
+
+two_gpus, _ = benchmarks("two_gpus")
+for (device, n, way), times in two_gpus.items():
+    if way == "parallel_on" and n != "16":
+        what = f"two products of {n} on {device}"
+        bare, alone = two_gpus[device, n, "bare threads"], two_gpus[device, n, "in sequence"]
+        at_least(f"{what}: bare threads over parallel_on", bare.median / times.median, 0.95)
+        if device.startswith("cuda"):
+            at_least(f"{what} and another: one over both", alone.median / times.median, 1.9)
+
+norm_log, _ = benchmarks("norm_log")
+for device in dict.fromkeys(device for device, _ in norm_log):
+    ways = {way: times.median for (where, way), times in norm_log.items() if where == device}
+    log, alone = ways["MetricLog"], ways["one result at a time"]
+    if device == "cpu":
+        more = 100 * (log / alone - 1)
+        at_most("norms on cpu: MetricLog over one at a time", more, 3, "%")
+    elif device.startswith("cuda"):
+        more = 100 * (log / ways["no log"] - 1)
+        at_most(f"norms on {device}: MetricLog over no log", more, 5, "%")
+        at_least(f"norms on {device}: one at a time over batched", alone / ways["batched"], 200)
+        at_least(f"norms on {device}: one at a time over a graph", alone / ways["CUDA graph"], 8)
+
+matmul, _ = benchmarks("matmul")
+for (where, n), times in matmul.items():
+    if where.endswith("bf16 cublasLt"):
+        ours = matmul[where.removesuffix(" cublasLt"), n].median
+        at_least(f"product of {n} in bf16: bare cublasLt over ours", times.median / ours, 0.95)
+if not any(where.startswith("cuda") for where, _ in matmul):
+    for what, goal in (("product of 8192 in bf16: bare cublasLt over ours", "at least 0.95x"),
+                       ("two products of 8192 on two GPUs: one over both", "at least 1.9x"),
+                       ("norms on a GPU: MetricLog over no log", "at most 5 %"),
+                       ("norms on a GPU: one at a time over batched", "at least 200x"),
+                       ("norms on a GPU: one at a time over a graph", "at least 8x")):
+        not_measured(what, goal, "no CUDA GPU")
+
+(FOLDER / "budgets.json").write_text(json.dumps(rows, indent=1))
+widths = [max(len(row[i]) for row in rows) for i in range(3)]
+print(f"{'budget':{widths[0]}}  {'goal':{widths[1]}}  {'measured':>{widths[2]}}")
+for what, goal, measured, verdict in rows:
+    print(f"{what:{widths[0]}}  {goal:{widths[1]}}  {measured:>{widths[2]}}  {verdict}")
+sys.exit(failed)

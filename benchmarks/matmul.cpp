@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+//
+// Products of two square matrices on the CPU and on the first GPU, in each precision that exercise 1
+// knows; on a CUDA GPU also the largest in bf16 by a bare loop over cuBLASLt, which is as fast as it
+// can get.
+//
+//   matmul_benchmark --benchmark_repetitions=5 --benchmark_enable_random_interleaving=true
+#include "matmul.hpp"
+
+#include <use_gpu/device.hpp>
+
+#include <cmath>
+
+#include "contender_benchmark.hpp"
+#ifdef USE_GPU_WITH_CUBLASLT
+#include "matmul_cublaslt_cuda.hpp"
+#endif
+
+namespace {
+
+Amount amount_of(std::int64_t n) { return {.operations = 2 * std::pow(n, 3)}; }
+
+void add_products(c10::Device device, std::int64_t largest) {
+  for (const auto& precision : precisions(device)) {
+    for (std::int64_t n = 1; n <= largest; n *= 2) {
+      add_benchmark(
+          "matmul/" + name_of(device, precision) + "/" + std::to_string(n),
+          [=] { return Matmul(n, device, precision).contender(); }, amount_of(n));
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const auto gpu = use_gpu::try_gpu();
+  add_products(use_gpu::cpu(), 2048);
+  if (!gpu.is_cpu()) add_products(gpu, gpu.is_privateuseone() ? 2048 : 8192);
+#ifdef USE_GPU_WITH_CUBLASLT
+  if (gpu.is_cuda()) {
+    add_benchmark(
+        "matmul/" + label(gpu) + " bf16 cublasLt/8192",
+        [=] { return cublaslt_contender(8192, gpu); }, amount_of(8192));
+  }
+#endif
+  return run_benchmarks(argc, argv);
+}

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: MIT
+"""What scripts/bench has put into build/bench, read by budgets.py and plots.py."""
+
+import json
+import pathlib
+import re
+import statistics
+from typing import NamedTuple
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "build/bench"
+
+
+class Times(NamedTuple):
+    """Seconds of one run: between low and high is the middle half of all repetitions."""
+
+    median: float
+    low: float
+    high: float
+
+
+def benchmarks(program):
+    """The Times by the parts of each benchmark's name, in the program's order; and the context."""
+    file = FOLDER / f"{program}.json"
+    if not file.exists():
+        return {}, {}
+    report = json.loads(file.read_text())
+    seconds = {}
+    for row in sorted(report["benchmarks"], key=lambda row: row["family_index"]):
+        if row["run_type"] != "iteration" or row.get("error_occurred"):
+            continue
+        name = tuple(row["name"].removesuffix("/real_time").split("/")[1:])
+        time = row["real_time"] * {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1}[row["time_unit"]]
+        seconds.setdefault(name, []).append(time)
+    times = {}
+    for name, all_of_it in seconds.items():
+        low, median, high = statistics.quantiles(all_of_it, n=4, method="inclusive")
+        times[name] = Times(median, low, high)
+    return times, report["context"]
+
+
+def medians(file):
+    """Of "name number" lines: the median of each name's numbers."""
+    numbers = {}
+    if (FOLDER / file).exists():
+        for line in (FOLDER / file).read_text().splitlines():
+            name, number = line.rsplit(" ", 1)
+            numbers.setdefault(name, []).append(float(number))
+    return {name: statistics.median(all_of_it) for name, all_of_it in numbers.items()}
+
+
+def matches(file, pattern):
+    """The groups of each line that the pattern matches."""
+    if not (FOLDER / file).exists():
+        return []
+    return [found.groups() for found in re.finditer(pattern, (FOLDER / file).read_text(), re.M)]

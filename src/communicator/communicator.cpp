@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT
+#include <ATen/ops/view_as_real.h>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <use_gpu/communicator.hpp>
+#include <use_gpu/device.hpp>
+#include <use_gpu/errors.hpp>
+#include <use_gpu/transfers.hpp>
+
+#include <array>
+#include <set>
+#include <sstream>
+#include <utility>
+
+#include "communicator_state.hpp"
+#include "log_message.hpp"
+#include "message.hpp"
+#include "nccl_backend.hpp"
+#include "wire_tensor.hpp"
+
+namespace use_gpu {
+namespace {
+
+using Backend = c10::intrusive_ptr<c10d::Backend>;
+using RedOp = c10d::ReduceOp::RedOpType;
+
+Backend make_gloo(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                  const std::string& address, std::chrono::milliseconds timeout) {
+  auto options = c10d::ProcessGroupGloo::Options::create(timeout);
+  options->devices = {c10d::ProcessGroupGloo::createDeviceForHostname(address)};
+  return c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, options);
+}
+
+bool each_has_a_cuda_gpu(const std::vector<Peer>& peers) {
+  std::set<std::string> gpus;
+  for (const auto& peer : peers) gpus.insert(peer.gpu);
+  return gpus.size() == peers.size() && !gpus.contains("");
+}
+
+c10::Device device_of(const LaunchEnvironment& launch) {
+  if (num_gpus() == 0) return cpu();
+  if (launch.local_rank < num_gpus()) return gpu(launch.local_rank);
+  throw DeviceError("Communicator::join: LOCAL_RANK " + std::to_string(launch.local_rank) +
+                    " asks for GPU " + std::to_string(launch.local_rank) +
+                    ", but this program sees " + std::to_string(num_gpus()) +
+                    ", counted from 0. Start at most " + std::to_string(num_gpus()) +
+                    " processes here (torchrun --nproc-per-node), or hide the GPUs from all "
+                    "(CUDA_VISIBLE_DEVICES=).");
+}
+
+const char* name_of(Reduce how) {
+  constexpr std::array k_names = {"sum", "mean", "min", "max"};
+  return k_names[static_cast<std::size_t>(how)];
+}
+
+// What has to be the same on all ranks, as one text.
+std::string call_text(const char* operation, const at::Tensor& x, const std::string& how,
+                      bool by_nccl) {
+  std::ostringstream text;
+  text << operation << ' ' << how << ' ' << c10::getDtypeNames(x.scalar_type()).first << x.sizes()
+       << (by_nccl ? " by NCCL" : " by Gloo");
+  return text.str();
+}
+
+}  // namespace
+
+CommunicatorError::CommunicatorError(const std::string& message)
+    : c10::Error(clipped(message, 400)) {}
+
+Communicator::Communicator(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Communicator::Communicator(Communicator&&) noexcept = default;
+Communicator& Communicator::operator=(Communicator&&) noexcept = default;
+
+Communicator::~Communicator() = default;
+
+Communicator Communicator::join(std::chrono::milliseconds timeout) {
+  if (timeout.count() <= 0) {
+    throw ArgumentError("Communicator::join: a time-out of " + std::to_string(timeout.count()) +
+                        " ms leaves no time to join; give at least 1 ms.");
+  }
+  const auto launch = read_launch_environment();
+  auto state = std::make_unique<State>(launch ? device_of(*launch) : try_gpu());
+  state->timeout = timeout;
+  if (!launch || launch->size == 1) return Communicator(std::move(state));
+  state->rank = launch->rank;
+  state->size = launch->size;
+
+  auto [store, peers] = meet(*launch, cuda_uuid(state->device), timeout);
+  state->peers = std::move(peers);
+  const auto& own = state->peers[static_cast<std::size_t>(state->rank)];
+  try {
+    state->gloo = make_gloo(store, state->rank, state->size, own.address, timeout);
+    if (each_has_a_cuda_gpu(state->peers))
+      state->nccl = make_nccl(store, state->rank, state->size, state->device, timeout);
+  } catch (const std::exception& error) {
+    throw CommunicatorError("Communicator::join: rank " + std::to_string(state->rank) + ", at " +
+                            own.address + ", cannot connect to the others: " + cause_text(error) +
+                            ". Rank 0 is at " + state->peers[0].address +
+                            "; every rank has to reach that of every other, on any port.");
+  }
+  // Rank 0 may serve the store, and must not leave while others still read from it.
+  auto group = Communicator(std::move(state));
+  group.barrier();
+  log_message(LogLevel::debug, "Communicator: rank " + std::to_string(group.rank()) + " of " +
+                                   std::to_string(group.size()) + " at " + own.address + ", " +
+                                   group.backend()->getBackendName() + ", restart " +
+                                   std::to_string(launch->restarts));
+  return group;
+}
+
+int Communicator::rank() const noexcept { return state_->rank; }
+int Communicator::size() const noexcept { return state_->size; }
+c10::Device Communicator::device() const noexcept { return state_->device; }
+
+void Communicator::all_reduce(const at::Tensor& x, Reduce how) {
+  check_sendable("all_reduce", x);
+  const auto dtype = reduction_dtype(x, how);
+  if (size() == 1) return;
+  const bool by_nccl = state_->by_nccl(x);
+  state_->compare("all_reduce", call_text("all_reduce", x, name_of(how), by_nccl));
+  const ExplicitTransfers certain;
+  const c10::InferenceMode inference;  // so nothing is recorded, and inference tensors are taken
+  const auto wire = to_wire(x, dtype, !by_nccl);
+  std::vector<at::Tensor> tensors{wire.is_complex() ? at::view_as_real(wire) : wire};
+  c10d::AllreduceOptions options;
+  options.timeout = state_->timeout;
+  options.reduceOp = how == Reduce::min ? RedOp::MIN : how == Reduce::max ? RedOp::MAX : RedOp::SUM;
+  state_->run("all_reduce", by_nccl,
+              [&](c10d::Backend& backend) { return backend.allreduce(tensors, options); });
+  if (how == Reduce::mean) wire.div_(size());
+  from_wire(wire, x);
+}
+
+void Communicator::broadcast(const at::Tensor& x, int root) {
+  check_sendable("broadcast", x);
+  if (root < 0 || root >= size()) {
+    throw ArgumentError("broadcast: there is no rank " + std::to_string(root) + " in a group of " +
+                        std::to_string(size()) + "; the root is one of 0 to " +
+                        std::to_string(size() - 1) + '.');
+  }
+  if (size() == 1) return;
+  const bool by_nccl = state_->by_nccl(x);
+  state_->compare("broadcast", call_text("broadcast", x, "from " + std::to_string(root), by_nccl));
+  const ExplicitTransfers certain;
+  const c10::InferenceMode inference;
+  const auto wire = to_wire(x, x.scalar_type(), !by_nccl);
+  std::vector<at::Tensor> bytes{wire.flatten().view(at::kByte)};  // of which both know every dtype
+  c10d::BroadcastOptions options;
+  options.timeout = state_->timeout;
+  options.rootRank = root;
+  state_->run("broadcast", by_nccl,
+              [&](c10d::Backend& backend) { return backend.broadcast(bytes, options); });
+  if (rank() != root) from_wire(wire, x);
+}
+
+void Communicator::barrier() {
+  if (size() > 1) state_->compare("barrier", "barrier");
+}
+
+Backend Communicator::backend() {
+  auto& s = *state_;
+  if (!s.failure.empty())
+    throw CommunicatorError("backend: gone, since " + clipped(s.failure, 250));
+  if (!s.gloo)  // a group of one, and only now is a network wanted
+    s.gloo = make_gloo(c10::make_intrusive<c10d::HashStore>(), 0, 1, "127.0.0.1", s.timeout);
+  return s.nccl ? s.nccl : s.gloo;
+}
+
+}  // namespace use_gpu

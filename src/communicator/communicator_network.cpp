@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+//
+// What a group does with a network. A rank that throws, or that has other tensors, must not leave
+// the others waiting for messages that never come: so the ranks first compare, in one small
+// message, what they are about to send.
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_copy.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/util/ConstexprCrc.h>
+#include <torch/nn/module.h>
+#include <use_gpu/communicator.hpp>
+#include <use_gpu/device.hpp>
+#include <use_gpu/errors.hpp>
+#include <use_gpu/transfers.hpp>
+
+#include <algorithm>
+#include <sstream>
+#include <unordered_set>
+#include <utility>
+
+#include "flat_buffers.hpp"
+#include "message.hpp"
+#include "wire_tensor.hpp"
+
+namespace use_gpu {
+namespace {
+
+struct Named {
+  std::string name;
+  at::Tensor tensor;
+};
+
+// Tied tensors once, undefined ones not at all.
+template <class Items>
+void add_distinct(std::vector<Named>& all, const Items& items) {
+  std::unordered_set<at::TensorImpl*> seen;
+  for (const auto& x : all) seen.insert(x.tensor.unsafeGetTensorImpl());
+  for (const auto& x : items) {
+    if (x.value().defined() && seen.insert(x.value().unsafeGetTensorImpl()).second)
+      all.push_back({x.key(), x.value()});
+  }
+}
+
+std::vector<at::Tensor> tensors_of(const std::vector<Named>& all) {
+  std::vector<at::Tensor> tensors;
+  for (const auto& x : all) tensors.push_back(x.tensor);
+  return tensors;
+}
+
+// A number for all that decides which messages are sent; which device it is does not, but whether
+// it is the group's own does.
+std::int64_t fingerprint(const std::vector<Named>& all, const Communicator& group) {
+  std::ostringstream text;
+  for (const auto& [name, x] : all) {
+    text << name << ' ' << x.scalar_type() << x.sizes() << same_device(x.device(), group.device());
+  }
+  for (const auto& bucket : buckets(tensors_of(all))) {
+    for (const auto i : bucket) text << ' ' << i;
+    text << ';';
+  }
+  return static_cast<std::int64_t>(c10::util::crc64(text.str()).checksum());
+}
+
+// All-reduces a few integers, in place.
+void all_max(Communicator& group, std::vector<std::int64_t>& values) {
+  group.all_reduce(
+      at::from_blob(values.data(), {static_cast<std::int64_t>(values.size())}, at::kLong),
+      Reduce::max);
+}
+
+// Throws on every rank if `trouble` is not empty on one, or the fingerprints differ. Otherwise says
+// whether all ranks have the same mask.
+bool agree(Communicator& group, const std::string& function, const std::string& trouble,
+           std::int64_t networks, std::int64_t masks) {
+  std::vector<std::int64_t> most{trouble.empty() ? -1 : group.rank(), networks, ~networks, masks,
+                                 ~masks};
+  all_max(group, most);
+  if (!trouble.empty()) throw ArgumentError(function + ": " + trouble);
+  if (most[0] >= 0) {
+    throw ArgumentError(function + ": rank " + std::to_string(most[0]) +
+                        " cannot take part; its own error says why.");
+  }
+  if (most[1] != ~most[2]) {
+    throw ArgumentError(function +
+                        ": the ranks' networks differ in the names, order, shapes, dtypes, devices "
+                        "or requires_grad of their tensors. Build the same network on every rank, "
+                        "and place it on group.device().");
+  }
+  return most[3] == ~most[4];
+}
+
+std::string not_plain(const std::string& what, const std::string& name) {
+  return what + clipped(name, 100) +
+         " is not a strided tensor with values; only those can be sent.";
+}
+
+}  // namespace
+
+void broadcast_parameters(ModuleRef net, Communicator& group, int root) {
+  std::vector<Named> all;
+  add_distinct(all, net.get().named_parameters());
+  add_distinct(all, net.get().named_buffers());
+  std::string trouble;
+  for (const auto& [name, x] : all) {
+    if (!is_plain(x)) trouble = not_plain("", name);
+  }
+  if (root < 0 || root >= group.size()) {
+    trouble = "there is no rank " + std::to_string(root) + " in a group of " +
+              std::to_string(group.size()) + "; the root is one of 0 to " +
+              std::to_string(group.size() - 1) + '.';
+  }
+  const auto networks = trouble.empty() ? fingerprint(all, group) : 0;
+  if (!agree(group, "broadcast_parameters", trouble, networks, root)) {
+    throw ArgumentError("broadcast_parameters: not all ranks name the same root as this one, " +
+                        std::to_string(root) + '.');
+  }
+  if (group.size() == 1) return;
+  const ExplicitTransfers certain;
+  const c10::InferenceMode inference;
+  const auto tensors = tensors_of(all);
+  for (const auto& bucket : buckets(tensors)) {
+    const auto group_of = select(tensors, bucket);
+    const auto flat = flatten(group_of);
+    group.broadcast(flat, root);
+    if (group.rank() != root) at::_foreach_copy_(group_of, unflatten(flat, group_of));
+  }
+}
+
+void average_gradients(ModuleRef net, Communicator& group) {
+  std::vector<Named> all;
+  add_distinct(all, net.get().named_parameters());
+  std::erase_if(all, [](const Named& x) { return !x.tensor.requires_grad(); });
+  std::string trouble;
+  std::vector<std::int64_t> has_gradient;
+  for (const auto& [name, x] : all) {
+    const auto& gradient = x.grad();
+    has_gradient.push_back(gradient.defined());
+    if (!is_plain(x) || (gradient.defined() && !is_plain(gradient)))
+      trouble = not_plain("the gradient of ", name);
+  }
+  const std::string_view mask(reinterpret_cast<const char*>(has_gradient.data()),
+                              has_gradient.size() * sizeof(std::int64_t));
+  const auto masks = static_cast<std::int64_t>(c10::util::crc64(mask).checksum());
+  const auto networks = trouble.empty() ? fingerprint(all, group) : 0;
+  if (!agree(group, "average_gradients", trouble, networks, masks)) all_max(group, has_gradient);
+  if (group.size() == 1) return;
+
+  std::vector<at::Tensor> gradients;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const auto& x = all[i].tensor;
+    if (!has_gradient[i]) continue;
+    if (!x.grad().defined()) {
+      // Made in inference mode, the next backward could not add to it.
+      const c10::InferenceMode no_inference_mode(false);
+      const at::NoGradGuard no_grad;
+      x.mutable_grad() = at::zeros_like(x);
+    }
+    gradients.push_back(x.grad());
+  }
+  const ExplicitTransfers certain;
+  const c10::InferenceMode inference;
+  for (const auto& bucket : buckets(gradients)) {
+    const auto group_of = select(gradients, bucket);
+    const auto flat = flatten(group_of);
+    group.all_reduce(flat, Reduce::mean);
+    const auto means = unflatten(flat, group_of);
+    at::_foreach_copy_(group_of, means);
+  }
+}
+
+}  // namespace use_gpu

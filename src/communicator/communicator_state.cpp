@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+#include "communicator_state.hpp"
+
+#include <ATen/ops/from_blob.h>
+#include <c10/util/ConstexprCrc.h>
+#include <use_gpu/errors.hpp>
+
+#include <array>
+
+#include "log_message.hpp"
+#include "message.hpp"
+#include "nccl_backend.hpp"
+
+namespace use_gpu {
+
+Communicator::State::~State() {
+  try {
+    if (nccl) nccl->shutdown();
+  } catch (const std::exception& error) {
+    log_message(LogLevel::error, "~Communicator: " + cause_text(error));
+  }
+}
+
+bool Communicator::State::by_nccl(const at::Tensor& x) const {
+  return nccl && x.device() == device;
+}
+
+void Communicator::State::compare(const std::string& operation, const std::string& call) {
+  if (!failure.empty()) {
+    throw CommunicatorError(operation + ": this communicator is of no use since " +
+                            clipped(failure, 250));
+  }
+  const auto number = static_cast<std::int64_t>(c10::util::crc64(call).checksum());
+  std::array<std::int64_t, 2> most{number, ~number};
+  std::vector<at::Tensor> tensors{at::from_blob(most.data(), {2}, at::kLong)};
+  c10d::AllreduceOptions options;
+  options.reduceOp = c10d::ReduceOp::MAX;
+  options.timeout = timeout;
+  run(operation, /*on_nccl=*/false,
+      [&](c10d::Backend& backend) { return backend.allreduce(tensors, options); });
+  if (most[0] == ~most[1]) return;
+  throw ArgumentError(operation + ": the ranks do not make the same call. Rank " +
+                      std::to_string(rank) + " makes this one: " + clipped(call, 200) +
+                      ". Operation, shape, dtype and root have to agree, and whether the tensor "
+                      "is on group.device().");
+}
+
+void Communicator::State::run(const std::string& operation, bool on_nccl, const Start& start) {
+  try {
+    const auto work = start(on_nccl ? *nccl : *gloo);
+    if (on_nccl) {
+      wait_for_nccl(*work, timeout);
+    } else {
+      work->wait();
+    }
+  } catch (const std::exception& error) {
+    give_up(operation, cause_text(error));
+  }
+}
+
+void Communicator::State::give_up(const std::string& operation, const std::string& cause) {
+  failure = operation + " on rank " + std::to_string(rank) + " of " + std::to_string(size) +
+            " failed: " + cause + at_those_addresses(cause);
+  try {  // so that the others, who may be waiting for this rank, learn of it at once
+    if (nccl) nccl->abort();
+    nccl.reset();
+    gloo.reset();
+  } catch (const std::exception& error) {
+    log_message(LogLevel::error, "Communicator: " + cause_text(error));
+  }
+  throw CommunicatorError(failure +
+                          ". A rank has died, left or been too late; this communicator "
+                          "is of no use any more (torchrun --max-restarts starts a "
+                          "group anew).");
+}
+
+// Which ranks are where the cause says: " (there: rank 1)".
+std::string Communicator::State::at_those_addresses(const std::string& cause) const {
+  std::vector<int> there;
+  for (int other = 0; other < static_cast<int>(peers.size()); ++other) {
+    const auto& address = peers[static_cast<std::size_t>(other)].address;
+    if (other != rank && cause.find('[' + address + ']') != std::string::npos)
+      there.push_back(other);
+  }
+  return there.empty() ? "" : " (there: rank " + ranks_text(there) + ')';
+}
+
+}  // namespace use_gpu

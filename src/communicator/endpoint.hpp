@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+//
+// MASTER_ADDR and MASTER_PORT as sockets see them: by which address of this machine they are
+// reached, whether rank 0 can listen there, and whether somebody does.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "launch_environment.hpp"
+
+namespace use_gpu {
+
+/// CommunicatorError with this rank, the endpoint and the cause.
+[[noreturn]] void throw_not_joined(const LaunchEnvironment& launch, const std::string& cause);
+
+/// The address of this machine from which MASTER_ADDR is reached: loopback for loopback.
+[[nodiscard]] std::string local_address(const LaunchEnvironment& launch);
+
+/// A socket that listens at MASTER_ADDR alone; LibTorch's own would do so on every interface.
+[[nodiscard]] int listen_at(const LaunchEnvironment& launch);
+
+/// Returns when somebody listens at the endpoint. LibTorch would wait too, but print a page for
+/// each attempt that fails.
+void wait_for_server(const LaunchEnvironment& launch,
+                     std::chrono::steady_clock::time_point deadline);
+
+}  // namespace use_gpu

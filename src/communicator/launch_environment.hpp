@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+//
+// What torchrun tells each process that it starts.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace use_gpu {
+
+struct LaunchEnvironment {
+  int rank;
+  int size;
+  int local_rank;
+  std::string address;  // a name or a number, of the machine of rank 0
+  std::uint16_t port;
+  bool agent_serves;  // torchrun serves the store at that address; otherwise rank 0 does
+  int restarts;       // as this machine's torchrun counts them
+
+  /// Whether this process serves the store.
+  [[nodiscard]] bool serves() const { return rank == 0 && !agent_serves; }
+  /// "node0:29500"; "[::1]:29500".
+  [[nodiscard]] std::string endpoint() const;
+};
+
+/// Nothing where none of RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT is set.
+/// ArgumentError, with the variable, its value and what is accepted, if only some are, or if one
+/// cannot be.
+[[nodiscard]] std::optional<LaunchEnvironment> read_launch_environment();
+
+}  // namespace use_gpu

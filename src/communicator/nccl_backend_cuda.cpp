@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+#include "nccl_backend.hpp"
+
+#include <ATen/cuda/CUDAContext.h>
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+#include <use_gpu/communicator.hpp>
+
+#include <cstdlib>
+#include <sstream>
+#include <thread>
+
+namespace use_gpu {
+
+std::string cuda_uuid(c10::Device device) {
+  if (!device.is_cuda()) return {};
+  std::ostringstream text;
+  text << std::hex;
+  for (const char byte : at::cuda::getDeviceProperties(device.index())->uuid.bytes)
+    text << (static_cast<unsigned>(byte) >> 4 & 15) << (static_cast<unsigned>(byte) & 15);
+  return text.str();
+}
+
+c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store>& store, int rank,
+                                            int size, c10::Device device,
+                                            std::chrono::milliseconds timeout) {
+  // LibTorch's options hold a struct of nccl.h, whose size differs between versions.
+  if (torch::cuda::nccl::version() >> 16 != (std::uint64_t{NCCL_MAJOR} << 16 | NCCL_MINOR)) {
+    throw CommunicatorError(
+        "use_gpu was built with the nccl.h of another NCCL than LibTorch; build it with "
+        "LibTorch's");
+  }
+  // By default a thread of LibTorch's watches NCCL and ends the process when a peer is lost. Here
+  // every call waits and throws, for which LibTorch has this setting; only from the environment.
+  ::setenv("TORCH_NCCL_BLOCKING_WAIT", "1", /*overwrite=*/0);
+  auto options = c10d::ProcessGroupNCCL::Options::create();
+  options->timeout = timeout;
+  auto nccl = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank, size, options);
+  nccl->setBoundDeviceId(device);
+  nccl->eagerConnectSingleDevice(device);
+  return nccl;
+}
+
+void wait_for_nccl(c10d::Work& work, std::chrono::milliseconds timeout) {
+  // LibTorch sleeps between its looks, for longer than a small message takes.
+  const auto soon = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+  while (!work.isCompleted() && std::chrono::steady_clock::now() < soon) std::this_thread::yield();
+  work.wait(timeout);
+}
+
+}  // namespace use_gpu

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: MIT
+#include "rendezvous.hpp"
+
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <use_gpu/communicator.hpp>
+
+#include <future>
+#include <numeric>
+#include <random>
+#include <sstream>
+#include <thread>
+
+#include "endpoint.hpp"
+#include "message.hpp"
+
+namespace use_gpu {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds k_pause(10);  // between two looks
+
+c10::intrusive_ptr<c10d::Store> open_store(const LaunchEnvironment& launch,
+                                           std::chrono::milliseconds timeout) {
+  c10d::TCPStoreOptions options;
+  options.port = launch.port;
+  options.timeout = timeout;
+  options.waitWorkers = false;
+  if (launch.serves()) {
+    options.isServer = true;
+    options.masterListenFd = listen_at(launch);
+  } else {
+    wait_for_server(launch, Clock::now() + timeout);
+  }
+  return c10::make_intrusive<c10d::TCPStore>(launch.address, options);
+}
+
+std::string to_text(const Peer& peer) {
+  return peer.address + ' ' + (peer.gpu.empty() ? "-" : peer.gpu) + ' ';
+}
+
+std::istream& operator>>(std::istream& in, Peer& peer) {
+  in >> peer.address >> peer.gpu;
+  if (peer.gpu == "-") peer.gpu.clear();
+  return in;
+}
+
+// The protocol. A store may outlive a group: torchrun keeps its own over restarts, and the restart
+// count does not tell the groups apart, as each machine's torchrun counts for itself. So each rank
+// says hello with a number that nobody had before; rank 0 answers to the number with the name of
+// the group, and under that name the ranks introduce themselves and rank 0 gives its verdict. What
+// a dead rank left behind is answered too, and not heard.
+class Meeting {
+ public:
+  Meeting(const LaunchEnvironment& launch, Clock::time_point deadline,
+          c10::intrusive_ptr<c10d::Store> store)
+      : launch_(launch), deadline_(deadline), store_(std::move(store)) {}
+
+  Rendezvous hold(const Peer& self) {
+    std::random_device random;
+    const auto number = "use_gpu/" + std::to_string(random()) + '-' + std::to_string(random());
+    if (launch_.rank == 0) {
+      name_ = number;
+    } else {
+      store_->set(hello_key(launch_.rank), number);
+      name_ = wait_for(number, hello_key);
+    }
+    if (store_->add(key("count", launch_.rank), 1) > 1)
+      throw_not_joined(launch_, "another process says that it is this rank.");
+    store_->set(key("here", launch_.rank), std::to_string(launch_.size) + ' ' + to_text(self));
+
+    const auto verdict =
+        launch_.rank == 0 ? gather()
+                          : wait_for(key("verdict", 0), [this](int r) { return key("here", r); });
+    if (!verdict.starts_with('+')) throw_not_joined(launch_, verdict);
+    std::vector<Peer> peers(static_cast<std::size_t>(launch_.size));
+    std::istringstream in(verdict.substr(1));
+    for (auto& peer : peers) in >> peer;
+    return {c10::make_intrusive<c10d::PrefixStore>(name_, store_), std::move(peers)};
+  }
+
+ private:
+  static std::string hello_key(int rank) { return "use_gpu/hello/" + std::to_string(rank); }
+  [[nodiscard]] std::string key(const char* what, int rank) const {
+    return name_ + '/' + what + '/' + std::to_string(rank);
+  }
+
+  [[nodiscard]] static std::string too_late(const std::vector<int>& came) {
+    return "at the time-out only these ranks had come: " + ranks_text(came) +
+           ". Were all started, with this MASTER_ADDR, MASTER_PORT and WORLD_SIZE?";
+  }
+
+  // What rank 0 writes there. Otherwise an error with the ranks whose keys are there.
+  template <class KeyOf>
+  std::string wait_for(const std::string& wanted, const KeyOf& key_of) {
+    while (!store_->check({wanted})) {
+      if (Clock::now() > deadline_) {
+        std::vector<int> came;
+        for (int rank = 0; rank < launch_.size; ++rank) {
+          if (store_->check({key_of(rank)})) came.push_back(rank);
+        }
+        throw_not_joined(launch_, too_late(came));
+      }
+      std::this_thread::sleep_for(k_pause);
+    }
+    return store_->get_to_str(wanted);
+  }
+
+  // As rank 0, waits for all and tells them the verdict: '+' with what each has said, or what is
+  // wrong.
+  std::string gather() {
+    std::string verdict = look_for_all();
+    store_->set(key("verdict", 0), verdict);
+    if (launch_.serves() && !verdict.starts_with('+'))
+      std::this_thread::sleep_for(100 * k_pause);  // the others still want to read it
+    return verdict;
+  }
+
+  std::string look_for_all() {
+    const auto size = static_cast<std::size_t>(launch_.size);
+    std::vector<std::string> said(size);
+    std::vector<std::string> answered(size);
+    std::string wrong;  // told when all have come, so that all hear it
+    for (;;) {
+      std::vector<int> came;
+      for (int rank = 0; rank < launch_.size; ++rank) {
+        const auto i = static_cast<std::size_t>(rank);
+        if (said[i].empty()) said[i] = look_for(rank, answered[i], wrong);
+        if (!said[i].empty()) came.push_back(rank);
+      }
+      const bool late = Clock::now() > deadline_;
+      if (!wrong.empty() && (late || came.size() == size)) return wrong;
+      if (came.size() == size) return std::accumulate(said.begin(), said.end(), std::string("+"));
+      if (late) return too_late(came);
+      std::this_thread::sleep_for(k_pause);
+    }
+  }
+
+  // Answers the rank's hello. What it says of itself, if that is there.
+  std::string look_for(int rank, std::string& answered, std::string& wrong) {
+    if (rank > 0 && store_->check({hello_key(rank)})) {
+      const auto number = store_->get_to_str(hello_key(rank));
+      if (number != answered) store_->set(number, name_);
+      answered = number;
+    }
+    if (!store_->check({key("here", rank)})) return {};
+    std::istringstream in(store_->get_to_str(key("here", rank)));
+    int size = 0;
+    Peer peer;
+    in >> size >> peer;
+    if (size != launch_.size) {
+      wrong = "rank " + std::to_string(rank) + " was started with WORLD_SIZE " +
+              std::to_string(size) + ", rank 0 with " + std::to_string(launch_.size) + '.';
+    }
+    return to_text(peer);
+  }
+
+  const LaunchEnvironment launch_;
+  const Clock::time_point deadline_;
+  const c10::intrusive_ptr<c10d::Store> store_;
+  std::string name_;
+};
+
+}  // namespace
+
+Rendezvous meet(const LaunchEnvironment& launch, const std::string& gpu,
+                std::chrono::milliseconds timeout) {
+  const Peer self{local_address(launch), gpu};
+  std::packaged_task<Rendezvous()> task([=] {
+    try {
+      const auto deadline = Clock::now() + timeout;
+      return Meeting(launch, deadline, open_store(launch, timeout)).hold(self);
+    } catch (const CommunicatorError&) {
+      throw;
+    } catch (const std::exception& error) {
+      throw_not_joined(launch, "no group is served there, or no longer: " + cause_text(error));
+    }
+  });
+  // On a thread of its own: a program at that port that takes connections and says nothing, or a
+  // server that was stopped, would hold LibTorch's client, whose reads have no time-out, for ever.
+  auto result = task.get_future();
+  std::thread(std::move(task)).detach();
+  if (result.wait_for(timeout + std::chrono::seconds(2)) != std::future_status::ready) {
+    throw_not_joined(launch, "after " + std::to_string(timeout.count()) +
+                                 " ms the program at that port has not answered. Is it torchrun, "
+                                 "or rank 0 of this group?");
+  }
+  return result.get();
+}
+
+std::string cause_text(const std::exception& error) {
+  const auto* const from_c10 = dynamic_cast<const c10::Error*>(&error);
+  std::string text = from_c10 == nullptr ? error.what() : from_c10->what_without_backtrace();
+  text = text.substr(0, text.find('\n'));
+  if (text.starts_with('[') && text.find("] ") != std::string::npos)
+    text.erase(0, text.find("] ") + 2);
+  return clipped(text, 150);
+}
+
+std::string ranks_text(const std::vector<int>& ranks) {
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    text += (text.empty() ? "" : ", ") + std::to_string(ranks[i]);
+    if (last > i) text += (last > i + 1 ? " to " : ", ") + std::to_string(ranks[last]);
+    i = last + 1;
+  }
+  return text.empty() ? "none" : clipped(text, 80);
+}
+
+}  // namespace use_gpu

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+//
+// How the ranks of a group find each other, through a store that all of them can reach: torchrun's,
+// or one that rank 0 serves.
+#pragma once
+
+#include <c10/util/intrusive_ptr.h>
+
+#include <chrono>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "launch_environment.hpp"
+
+namespace c10d {
+class Store;
+}
+
+namespace use_gpu {
+
+/// What each rank tells the others about itself.
+struct Peer {
+  std::string address;  // where its Gloo listens: the local address that reaches MASTER_ADDR
+  std::string gpu;      // the UUID of its CUDA GPU; empty without one
+};
+
+struct Rendezvous {
+  c10::intrusive_ptr<c10d::Store> store;  // keys of this group alone, not of one before a restart
+  std::vector<Peer> peers;                // by rank
+};
+
+/// Returns when all ranks have come. CommunicatorError after the time-out, with the ranks that did;
+/// at once if the port is taken, an address cannot be used, or a rank names another WORLD_SIZE.
+[[nodiscard]] Rendezvous meet(const LaunchEnvironment& launch, const std::string& gpu,
+                              std::chrono::milliseconds timeout);
+
+/// What an exception of LibTorch's says, without its place in the source and its backtrace.
+[[nodiscard]] std::string cause_text(const std::exception& error);
+
+/// The numbers of the ranks in short: "0, 2 to 5". "none" for none.
+[[nodiscard]] std::string ranks_text(const std::vector<int>& ranks);
+
+}  // namespace use_gpu

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+#include "wire_tensor.hpp"
+
+#include <ATen/MemoryOverlap.h>
+#include <ATen/ops/empty.h>
+#include <use_gpu/errors.hpp>
+#include <use_gpu/tensor.hpp>
+
+namespace use_gpu {
+namespace {
+
+[[noreturn]] void refuse(const char* operation, const at::Tensor& x, const std::string& why) {
+  throw ArgumentError(std::string(operation) + ": " + describe(x) + ' ' + why);
+}
+
+}  // namespace
+
+bool is_plain(const at::Tensor& x) {
+  return x.layout() == at::kStrided && !x.is_nested() && !x.is_quantized() && !x.is_meta();
+}
+
+void check_sendable(const char* operation, const at::Tensor& x) {
+  if (!x.defined()) throw ArgumentError(std::string(operation) + ": the tensor is undefined.");
+  if (!is_plain(x)) refuse(operation, x, "has no plain values: only strided tensors can be sent.");
+  if (at::has_internal_overlap(x) == at::MemOverlap::Yes) {
+    refuse(operation, x,
+           "holds several elements in one place (expand?), so it cannot be written to. Send its "
+           "clone().");
+  }
+}
+
+at::ScalarType reduction_dtype(const at::Tensor& x, Reduce how) {
+  const bool compares = how == Reduce::min || how == Reduce::max;
+  switch (const auto dtype = x.scalar_type()) {
+    case at::kFloat:
+    case at::kDouble:
+      return dtype;
+    case at::kHalf:
+    case at::kBFloat16:
+      return at::kFloat;  // so that it is rounded once, not at every rank
+    case at::kComplexFloat:
+    case at::kComplexDouble:
+      if (!compares) return dtype;
+      break;
+    case at::kByte:
+    case at::kChar:
+    case at::kInt:
+    case at::kLong:
+      if (how != Reduce::mean) return dtype;
+      break;
+    case at::kShort:
+      if (how != Reduce::mean) return at::kInt;  // Gloo lacks it; an int wraps to the same bits
+      break;
+    case at::kBool:
+      if (compares) return at::kByte;
+      break;
+    default:
+      break;
+  }
+  refuse("all_reduce", x,
+         how == Reduce::mean
+             ? "has no mean of its dtype. Convert it, say to float64, or ask for the sum."
+             : "cannot be reduced like that: sum, min and max take float16, bfloat16, float32, "
+               "float64, uint8 and int8 to int64; sum complex64 and complex128 too; min and max "
+               "bool too.");
+}
+
+at::Tensor to_wire(const at::Tensor& x, at::ScalarType dtype, bool through_host) {
+  const auto device = through_host ? c10::Device(c10::kCPU) : x.device();
+  if (x.is_contiguous() && !x.is_conj() && !x.is_neg() && x.scalar_type() == dtype &&
+      x.device() == device) {
+    return x.detach();
+  }
+  const bool pinned = through_host && x.is_cuda();
+  const auto options = at::TensorOptions(dtype).device(device).pinned_memory(pinned);
+  return at::empty(x.sizes(), options).copy_(x);
+}
+
+void from_wire(const at::Tensor& wire, const at::Tensor& x) {
+  if (wire.is_alias_of(x)) {
+    x.unsafeGetTensorImpl()->bump_version();  // autograd sees writes by copy_ only
+  } else {
+    x.copy_(wire);
+  }
+}
+
+}  // namespace use_gpu

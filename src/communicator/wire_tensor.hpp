@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+//
+// What travels between the processes of a group in place of a tensor: contiguous, of a dtype that
+// Gloo and NCCL can both add and compare, on the device that the backend takes.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <use_gpu/communicator.hpp>
+
+namespace use_gpu {
+
+/// Whether x has plain values, one beside the other: not sparse, nested, quantized or meta.
+[[nodiscard]] bool is_plain(const at::Tensor& x);
+
+/// ArgumentError, which begins with the operation, unless x can be sent and written to.
+void check_sendable(const char* operation, const at::Tensor& x);
+
+/// The dtype in which values of x's dtype are reduced. ArgumentError where they cannot be.
+[[nodiscard]] at::ScalarType reduction_dtype(const at::Tensor& x, Reduce how);
+
+/// x's values with that dtype, contiguous, on x's device or on the host. x itself, detached, where
+/// it is so already.
+[[nodiscard]] at::Tensor to_wire(const at::Tensor& x, at::ScalarType dtype, bool through_host);
+
+/// Writes back into x what has become of to_wire(x).
+void from_wire(const at::Tensor& wire, const at::Tensor& x);
+
+}  // namespace use_gpu

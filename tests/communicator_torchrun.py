@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: MIT
+"""Starts the ranks of a group, most with the real torchrun, and looks at how they end.
+
+Usage: python communicator_torchrun.py SCENARIO PROGRAM, one of the functions below and the path
+of communicator_worker (for `many_processes`: that example). The python is LibTorch's. Exits with
+77, which CTest shows as "Skipped", where there is no torchrun beside it.
+"""
+import os
+import pathlib
+import re
+import socket
+import subprocess
+import sys
+
+TORCHRUN = pathlib.Path(sys.executable).with_name("torchrun")
+LIMIT_S = 100  # far more than anything takes; no time-out of a group that is to be seen is longer
+scenario, program = sys.argv[1:]
+
+
+def environment(**more):
+    """Without what an outer torchrun may have set; no real GPUs."""
+    dropped = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "TORCHELASTIC_", "USE_GPU_")
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
+    return kept | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"} | more
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def start(command, **more):
+    return subprocess.Popen(command, env=environment(**more), text=True, stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT)
+
+
+def finish(processes):
+    """The exit statuses and outputs; fails if one does not end."""
+    statuses, outputs = [], []
+    for process in processes:
+        try:
+            outputs.append(process.communicate(timeout=LIMIT_S)[0])
+        except subprocess.TimeoutExpired:
+            for other in processes:
+                other.kill()
+            output = process.communicate()[0]
+            sys.exit(f"FAILED: still running after {LIMIT_S} s; it printed:\n{output}")
+        statuses.append(process.returncode)
+        print(f"--- exit status {statuses[-1]}:\n{outputs[-1]}")
+    return statuses, outputs
+
+
+def torchrun(*arguments, tests, **more):
+    return start([TORCHRUN, *arguments, "--no-python", program, f"--gtest_filter={tests}"], **more)
+
+
+def start_ranks(tests, count=3, victim=None, port=None, **sizes):
+    """Without torchrun: rank 0 serves the store. rank_2=4 tells rank 2 that it is one of 4."""
+    same = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port or free_port()),
+            "VICTIM": str(victim)}
+    return [start([program, f"--gtest_filter={tests}"], RANK=str(rank), LOCAL_RANK=str(rank),
+                  WORLD_SIZE=str(sizes.get(f"rank_{rank}", count)), **same)
+            for rank in range(count)]
+
+
+def ranks(*arguments, **more):
+    return finish(start_ranks(*arguments, **more))
+
+
+def expect(condition, what):
+    if not condition:
+        sys.exit(f"FAILED: {what}")
+
+
+def expect_said(output, *parts):
+    """One rank's line has them all."""
+    lines = [line for line in output.splitlines() if line.startswith("SAID")]
+    expect(any(all(part in line for part in parts) for line in lines), f"nobody said {parts}")
+
+
+def group(count, gpus=""):
+    [status], _ = finish([torchrun("--standalone", f"--nproc-per-node={count}", tests="Group.*",
+                                   USE_GPU_SIMULATED_GPUS=gpus)])
+    expect(status == 0, "a test failed")
+
+
+def group_of_1(): group(1)
+def group_of_2(): group(2)
+def group_of_4(): group(4)
+def group_of_4_with_4_gpus(): group(4, gpus="4")
+
+
+def local_rank_past_the_gpus():
+    [status], [output] = finish([torchrun("--standalone", "--nproc-per-node=3",
+                                          tests="Group.KnowsRankSizeAndDevice",
+                                          USE_GPU_SIMULATED_GPUS="2")])
+    expect(status != 0 and "LOCAL_RANK 2" in output, "rank 2 was not refused")
+
+
+def agents(tests, **more):
+    """Two agents, as on two machines."""
+    endpoint = f"--rdzv-endpoint=localhost:{free_port()}"
+    return finish([torchrun("--nnodes=2", "--nproc-per-node=2", "--rdzv-backend=c10d", endpoint,
+                            "--rdzv-id=test", "--local-addr=127.0.0.1", "--max-restarts=2",
+                            tests=tests, **more)
+                   for _ in range(2)])
+
+
+def two_agents():
+    statuses, _ = agents("Group.*")
+    expect(statuses == [0, 0], "a test failed")
+
+
+def restarted_on_two_agents():
+    statuses, outputs = agents("Fault.KilledOnceThenRestarted", VICTIM="3")
+    expect(statuses == [0, 0], "the second start failed")
+    for rank in range(4):
+        expect_said("\n".join(outputs), f"rank {rank}: joined again")
+
+
+def restarted():
+    """With an address given, torchrun serves one store for all starts."""
+    [status], [output] = finish([torchrun(
+        "--nproc-per-node=2", "--master-addr=127.0.0.1", f"--master-port={free_port()}",
+        "--max-restarts=1", tests="Fault.KilledOnceThenRestarted", VICTIM="0")])
+    expect(status == 0, "the second start failed")
+    expect_said(output, "rank 0: joined again")
+    expect_said(output, "rank 1: joined again")
+
+
+def killed_before_joining():
+    statuses, outputs = ranks("Fault.CannotJoin", victim=1)
+    expect(statuses == [0, -9, 0], "exit statuses")
+    for rank in (0, 2):
+        expect_said(outputs[rank], "only these ranks had come: 0, 2")
+
+
+def killed_server_before_joining():
+    statuses, outputs = ranks("Fault.CannotJoin", victim=0)
+    expect(statuses == [-9, 0, 0], "exit statuses")
+    for rank in (1, 2):
+        expect_said(outputs[rank], "rank 0 has not come")
+
+
+def killed_during_all_reduce():
+    [status], [output] = finish([torchrun("--standalone", "--nproc-per-node=3",
+                                          tests="Fault.KilledDuringAllReduce", VICTIM="1")])
+    expect(status != 0, "torchrun was to report the rank that was killed")
+    for rank in (0, 2):
+        expect_said(output, f"rank {rank}:", "127.0.0.1")
+    expect("[  FAILED  ]" not in output, "a survivor was told something else")
+
+
+def killed_server_during_all_reduce():
+    statuses, outputs = ranks("Fault.KilledDuringAllReduce", count=2, victim=0)
+    expect(statuses == [-9, 0], "exit statuses")
+    expect_said(outputs[1], "127.0.0.1", "(there: rank 0)")
+
+
+def stopped_before_all_reduce():
+    """Its connections stay open: only the time-out can tell."""
+    processes = start_ranks("Fault.StoppedBeforeAllReduce", victim=2)
+    statuses, _ = finish(processes[:2])
+    processes[2].kill()
+    expect(statuses == [0, 0], "exit statuses")
+
+
+def killed_at_the_end():
+    statuses, outputs = ranks("Fault.KilledAtTheEnd", victim=0)
+    expect(statuses == [-9, 0, 0], "exit statuses")
+    for rank in (1, 2):
+        expect_said(outputs[rank], "left")
+
+
+def wrong_world_size():
+    statuses, outputs = ranks("Fault.CannotJoin", rank_1=4)
+    expect(statuses == [0, 0, 0], "exit statuses")
+    for output in outputs:
+        expect_said(output, "rank 1 was started with WORLD_SIZE 4, rank 0 with 3")
+
+
+def taken_port():
+    """By a program that takes connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        statuses, outputs = ranks("Fault.CannotJoin", count=2, port=server.getsockname()[1])
+    expect(statuses == [0, 0], "exit statuses")
+    expect_said(outputs[0], "the port is taken")
+    expect_said(outputs[1], "has not answered")
+
+
+def many_processes():
+    """The example ends where it does alone, to the tolerance that it states."""
+    def numbers(*command):
+        [status], [output] = finish([start([*command, program])])
+        expect(status == 0, "exit status")
+        return [float(x) for x in re.findall(r"-?\d+\.\d+", output)]
+
+    alone = numbers()
+    expect(len(alone) > 3, "it prints losses and parameters")
+    for count in (2, 4):
+        together = numbers(TORCHRUN, "--standalone", f"--nproc-per-node={count}", "--no-python")
+        expect(len(together) == len(alone), "the output differs")
+        close = all(abs(a - b) <= 1e-6 * max(1, abs(a)) for a, b in zip(alone, together))
+        expect(close, f"{count} processes end elsewhere")
+
+
+if not TORCHRUN.exists():
+    print(f"SKIPPED: there is no {TORCHRUN}")
+    sys.exit(77)
+globals()[scenario]()

@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: MIT
+//
+// One rank of the groups that communicator_torchrun.py starts. Group.* are what all ranks do
+// together; Fault.* are one scenario each, in which the ranks part ways: what the survivors are
+// told is asserted here, how the processes end there.
+#include <signal.h>
+#include <torch/nn/functional/loss.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
+#include <torch/types.h>
+#include <unistd.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <use_gpu/communicator.hpp>
+#include <use_gpu/device_scope.hpp>
+#include <use_gpu/errors.hpp>
+#include <use_gpu/network.hpp>
+#include <use_gpu/transfers.hpp>
+
+#include <cstdlib>
+#include <iostream>
+#include <thread>
+
+#include "support.hpp"
+
+namespace use_gpu {
+namespace {
+
+using test::error_of;
+using test::has;
+
+// One for all tests, as in a program. The driver gives up long before its time-out.
+Communicator& group() {
+  static Communicator joined = Communicator::join(std::chrono::minutes(10));
+  return joined;
+}
+
+std::vector<c10::Device> devices() {
+  if (group().device().is_cpu()) return {cpu()};
+  return {cpu(), group().device()};
+}
+
+// (1 + rank) * [1, 2, 3 ...] so that sums, minima and maxima over the ranks are known.
+at::Tensor values(int rank, at::IntArrayRef shape, at::ScalarType dtype, c10::Device device) {
+  const auto count = c10::multiply_integers(shape);
+  return (torch::arange(1, count + 1) * (1 + rank)).reshape(shape).to(dtype).to(device);
+}
+
+void expect_same_everywhere(const at::Tensor& x) {
+  const auto mine = x.detach().contiguous().cpu();
+  auto root = mine.clone();
+  group().broadcast(root);
+  EXPECT_TRUE(root.flatten().view(at::kByte).equal(mine.flatten().view(at::kByte)))
+      << "rank " << group().rank() << ":\n"
+      << mine << "\nrank 0:\n"
+      << root;
+}
+
+TEST(Group, KnowsRankSizeAndDevice) {
+  EXPECT_EQ(group().rank(), std::atoi(std::getenv("RANK")));
+  EXPECT_EQ(group().size(), std::atoi(std::getenv("WORLD_SIZE")));
+  const auto local_rank = std::atoi(std::getenv("LOCAL_RANK"));
+  EXPECT_EQ(group().device(), num_gpus() == 0 ? cpu() : gpu(local_rank));
+}
+
+TEST(Group, ReducesEveryDtypeOnEveryDevice) {
+  const int n = group().size();
+  const int ranks = n * (n + 1) / 2;  // the sum of 1 + rank
+  for (const auto device : devices()) {
+    for (const auto dtype : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kLong, at::kInt,
+                             at::kShort, at::kChar, at::kByte, at::kComplexFloat}) {
+      const auto one = values(0, {2, 3}, dtype, device);
+      const auto check = [&](Reduce how, const at::Tensor& expected) {
+        const auto x = values(group().rank(), {2, 3}, dtype, device);
+        group().all_reduce(x, how);
+        EXPECT_TRUE(x.equal(expected)) << dtype << " on " << device << ":\n" << x << expected;
+      };
+      check(Reduce::sum, one * ranks);
+      if (!at::isComplexType(dtype)) {
+        check(Reduce::min, one);
+        check(Reduce::max, one * n);
+      }
+      if (!at::isIntegralType(dtype, /*includeBool=*/false)) check(Reduce::mean, one * ranks / n);
+    }
+  }
+}
+
+TEST(Group, RoundsHalfPrecisionOnce) {
+  // 256 + 1 is 256 in bfloat16 and 2048 + 1 is 2048 in float16: added up one by one, ones are lost.
+  for (const auto& [dtype, large] : {std::pair(at::kBFloat16, 256), std::pair(at::kHalf, 2048)}) {
+    const auto x = torch::full({5}, group().rank() == 0 ? large : 1, dtype);
+    group().all_reduce(x);
+    const auto expected = torch::full({5}, large + group().size() - 1, at::kDouble).to(dtype);
+    EXPECT_TRUE(x.equal(expected)) << x;
+  }
+}
+
+TEST(Group, TakesBoolsForMinAndMax) {
+  const auto any = torch::tensor({group().rank() == 0, false});
+  group().all_reduce(any, Reduce::max);
+  EXPECT_TRUE(any.equal(torch::tensor({true, false})));
+  const auto all = torch::tensor({group().rank() > 0, true});
+  group().all_reduce(all, Reduce::min);
+  EXPECT_TRUE(all.equal(torch::tensor({false, true})));
+}
+
+TEST(Group, WritesInPlaceWhateverTheStrides) {
+  for (const auto device : devices()) {
+    const auto whole = torch::zeros({3, 4}, device);
+    const auto column = whole.select(1, 2);
+    column.fill_(1 + group().rank());
+    group().all_reduce(column, Reduce::max);
+    EXPECT_EQ(whole.sum().item<double>(), 3.0 * group().size());
+    EXPECT_EQ(column.sum().item<double>(), 3.0 * group().size());
+
+    const auto z = torch::complex(torch::ones({2}), torch::ones({2})).to(device);
+    const auto conjugate = z.conj();
+    group().all_reduce(conjugate);
+    EXPECT_TRUE(torch::real(z).eq(group().size()).all().item<bool>()) << z;
+    EXPECT_TRUE(torch::imag(z).eq(group().size()).all().item<bool>()) << z;
+
+    const auto nothing = torch::empty({0, 3}, device);
+    group().all_reduce(nothing);
+    group().broadcast(nothing);
+    EXPECT_EQ(nothing.numel(), 0);
+    const auto scalar = torch::ones({}, device);
+    group().all_reduce(scalar);
+    EXPECT_EQ(scalar.item<double>(), group().size());
+  }
+}
+
+TEST(Group, LeavesAutogradAlone) {
+  const auto leaf = torch::ones({2}, torch::requires_grad());
+  const auto doubled = leaf * leaf;  // its backward needs leaf as it is now
+  group().all_reduce(leaf);
+  EXPECT_TRUE(leaf.requires_grad() && leaf.is_leaf());
+  EXPECT_TRUE(leaf.detach().eq(group().size()).all().item<bool>());
+  if (group().size() > 1) {
+    EXPECT_THROW(doubled.sum().backward(), c10::Error) << "the write was not seen";
+  }
+  at::Tensor made_in_inference_mode;
+  {
+    const c10::InferenceMode inference;
+    made_in_inference_mode = torch::ones({2});
+  }
+  group().all_reduce(made_in_inference_mode);
+  EXPECT_TRUE(made_in_inference_mode.eq(group().size()).all().item<bool>());
+}
+
+TEST(Group, BroadcastsEveryDtypeFromEveryRoot) {
+  for (const auto device : devices()) {
+    for (int root = 0; root < group().size(); ++root) {
+      for (const auto dtype : {at::kFloat, at::kBFloat16, at::kLong, at::kBool, at::kComplexDouble,
+                               at::kUInt16, at::kFloat8_e4m3fn}) {
+        const auto expected = values(root, {2, 3}, dtype, device);
+        const auto x = values(group().rank(), {2, 3}, dtype, device);
+        group().broadcast(x, root);
+        EXPECT_TRUE(x.view(at::kByte).equal(expected.view(at::kByte))) << dtype << x;
+      }
+      const auto strided = torch::full({3, 2}, group().rank(), device).t();
+      group().broadcast(strided, root);
+      EXPECT_TRUE(strided.eq(root).all().item<bool>()) << strided;
+    }
+  }
+}
+
+TEST(Group, WorksInsideTheOtherScopes) {
+  const auto x = torch::ones({3}, group().device());
+  {
+    const TransferGuard guard;
+    const DeviceScope elsewhere(group().device());
+    group().all_reduce(x, Reduce::mean);
+    group().broadcast(x);
+    group().barrier();
+  }
+  EXPECT_TRUE(x.eq(1).all().item<bool>());
+}
+
+TEST(Group, RefusesCallsThatDifferOnEveryRank) {
+  if (group().size() == 1) GTEST_SKIP() << "one rank cannot differ";
+  const bool first = group().rank() == 0;
+  const auto refused = [](const auto& call) {
+    EXPECT_TRUE(has(error_of<ArgumentError>(call), "do not make the same call"));
+  };
+  const auto x = torch::ones({first ? 100 : 200});
+  refused([&] { group().all_reduce(x); });
+  refused([&] { group().broadcast(x); });
+  refused([&] { group().all_reduce(torch::ones({2}, first ? at::kInt : at::kFloat)); });
+  refused([&] { group().all_reduce(torch::ones({2}), first ? Reduce::sum : Reduce::mean); });
+  refused([&] { group().broadcast(torch::ones({2}), first ? 0 : 1); });
+  refused([&] { first ? group().barrier() : group().all_reduce(x); });
+  EXPECT_TRUE(x.eq(1).all().item<bool>());
+  group().barrier();  // and all goes on
+}
+
+torch::nn::Sequential make_net(std::uint64_t seed) {
+  torch::manual_seed(seed);
+  torch::nn::Sequential net(torch::nn::Linear(4, 8), torch::nn::BatchNorm1d(8),
+                            torch::nn::Linear(8, 1));
+  place(net, group().device());
+  return net;
+}
+
+TEST(Group, BroadcastsParametersAndBuffers) {
+  const int root = group().size() - 1;
+  auto net = make_net(static_cast<std::uint64_t>(group().rank()));
+  net[1]->as<torch::nn::BatchNorm1d>()->running_mean.fill_(group().rank());
+  broadcast_parameters(net, group(), root);
+  const auto expected = make_net(static_cast<std::uint64_t>(root));
+  for (const auto& x : expected->named_parameters()) {
+    EXPECT_TRUE(net->named_parameters()[x.key()].equal(x.value())) << x.key();
+  }
+  EXPECT_TRUE(net->named_buffers()["1.running_mean"].eq(root).all().item<bool>());
+  EXPECT_EQ(net->parameters()[0].device(), group().device());
+}
+
+TEST(Group, AveragesGradients) {
+  auto net = make_net(0);
+  auto all = net->parameters();
+  net->register_parameter("tied", all[0]);
+  all[1].set_requires_grad(false);
+  all[1].mutable_grad() = torch::full_like(all[1], group().rank());           // frozen: left alone
+  all[0].mutable_grad() = torch::full_like(all[0], 1 + group().rank());       // on every rank
+  if (group().rank() == 0) all[2].mutable_grad() = torch::ones_like(all[2]);  // on one
+  average_gradients(net, group());
+  const double n = group().size();
+  EXPECT_TRUE(all[0].grad().eq((n + 1) / 2).all().item<bool>()) << all[0].grad();
+  EXPECT_TRUE(all[1].grad().eq(group().rank()).all().item<bool>());
+  ASSERT_TRUE(all[2].grad().defined());
+  EXPECT_TRUE(all[2].grad().eq(1 / n).all().item<bool>()) << all[2].grad();
+  EXPECT_FALSE(all[3].grad().defined());
+  (all[2] * 2).sum().backward();  // goes on adding to the gradient that was made
+  EXPECT_TRUE(all[2].grad().eq(1 / n + 2).all().item<bool>()) << all[2].grad();
+}
+
+TEST(Group, RefusesNetworksThatDifferOnEveryRank) {
+  if (group().size() == 1) GTEST_SKIP() << "one rank cannot differ";
+  torch::nn::Linear net(2, group().rank() == 0 ? 3 : 2);
+  const auto before = net->weight.detach().clone();
+  EXPECT_TRUE(has(error_of<ArgumentError>([&] { broadcast_parameters(net, group()); }), "differ"));
+  EXPECT_TRUE(has(error_of<ArgumentError>([&] { average_gradients(net, group()); }), "differ"));
+  EXPECT_TRUE(net->weight.equal(before));
+  const int last = group().size() - 1;
+  const auto roots = error_of<ArgumentError>(
+      [&] { broadcast_parameters(torch::nn::Linear(1, 1), group(), group().rank() == last); });
+  EXPECT_TRUE(has(roots, "root"));
+}
+
+TEST(Group, RefusesASparseGradientOnEveryRank) {
+  torch::nn::Linear net(2, 2);
+  if (group().rank() == 0) {
+    net->weight.mutable_grad() = torch::ones({2, 2}).to_sparse();
+    EXPECT_TRUE(has(error_of<ArgumentError>([&] { average_gradients(net, group()); }), "weight"));
+  } else {
+    EXPECT_TRUE(has(error_of<ArgumentError>([&] { average_gradients(net, group()); }), "rank 0"));
+  }
+}
+
+// 100 steps on a shard each end where one process with the whole batch does. The sums are the same
+// but for their order: 1e-12 relative in float64.
+TEST(Group, TrainsLikeOneProcessWithTheWholeBatch) {
+  const std::int64_t n = group().size();
+  const auto train = [&](torch::nn::Sequential net, const at::Tensor& x, const at::Tensor& y,
+                         bool together) {
+    torch::optim::SGD sgd(net->parameters(), 0.05);
+    for (int step = 0; step < 100; ++step) {
+      sgd.zero_grad();
+      torch::nn::functional::mse_loss(net->forward(x), y).backward();
+      if (together) average_gradients(net, group());
+      sgd.step();
+    }
+    return net;
+  };
+  const auto make = [&](int seed) {
+    torch::manual_seed(static_cast<std::uint64_t>(seed));
+    torch::nn::Sequential net(torch::nn::Linear(4, 8), torch::nn::Tanh(), torch::nn::Linear(8, 1));
+    net->to(at::kDouble);
+    place(net, group().device());
+    return net;
+  };
+  torch::manual_seed(7);
+  const auto x = torch::rand({8 * n, 4}, at::kDouble).to(group().device());
+  const auto y = x.sum(1, /*keepdim=*/true).sin();
+  const auto net = make(group().rank());
+  broadcast_parameters(net, group());
+  train(net, x.chunk(n)[group().rank()], y.chunk(n)[group().rank()], true);
+  const auto alone = train(make(0), x, y, false);
+  for (const auto& p : net->named_parameters()) {
+    expect_same_everywhere(p.value());
+    EXPECT_TRUE(p.value().allclose(alone->named_parameters()[p.key()], 1e-12, 1e-12)) << p.key();
+  }
+}
+
+TEST(Group, HasABackendForOtherCollectives) {
+  std::vector<at::Tensor> own{torch::full({1}, group().rank(), at::kLong)};
+  std::vector<std::vector<at::Tensor>> all(1);
+  for (int rank = 0; rank < group().size(); ++rank) all[0].push_back(torch::empty_like(own[0]));
+  if (group().backend()->getBackendName() == "gloo") group().backend()->allgather(all, own)->wait();
+  EXPECT_TRUE(torch::cat(all[0]).equal(torch::arange(group().size())));
+}
+
+Communicator join_within(int milliseconds) {
+  return Communicator::join(std::chrono::milliseconds(milliseconds));
+}
+
+std::string environment(const char* variable) {
+  const char* const value = std::getenv(variable);
+  return value == nullptr ? "" : value;
+}
+
+bool is_victim() { return environment("RANK") == environment("VICTIM"); }
+
+void die() { ::kill(::getpid(), SIGKILL); }
+
+// For the driver, which looks for what each rank said. In one write, so that lines stay whole.
+void say(const std::string& text) {
+  std::cout << "SAID by rank " + environment("RANK") + ": " + text + '\n' << std::flush;
+}
+
+template <class Action>
+std::string said(const Action& action) {
+  const auto text = error_of<CommunicatorError>(action);
+  say(text);
+  return text;
+}
+
+TEST(Fault, CannotJoin) {
+  if (is_victim()) die();
+  const auto text = said([] { (void)join_within(6000); });
+  EXPECT_TRUE(has(text, "rank " + environment("RANK") + " of " + environment("WORLD_SIZE")));
+  EXPECT_TRUE(has(text, environment("MASTER_ADDR") + ':' + environment("MASTER_PORT")));
+}
+
+TEST(Fault, KilledDuringAllReduce) {
+  ::signal(SIGTERM, SIG_IGN);  // torchrun's: this rank still has something to say
+  auto joined = join_within(600'000);
+  const auto x = torch::ones({1 << 20});
+  joined.all_reduce(x, Reduce::max);
+  std::thread killer;
+  if (is_victim()) {
+    killer = std::thread([] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      die();
+    });
+  }
+  const auto text = said([&] {
+    for (;;) joined.all_reduce(x, Reduce::max);
+  });
+  EXPECT_TRUE(has(text, "all_reduce on rank " + std::to_string(joined.rank())));
+  const auto later = error_of<CommunicatorError>([&] { joined.barrier(); });
+  EXPECT_TRUE(has(later, "of no use since all_reduce")) << "must not wait for anything";
+  EXPECT_TRUE(has(error_of<CommunicatorError>([&] { (void)joined.backend(); }), "all_reduce"));
+}
+
+TEST(Fault, StoppedBeforeAllReduce) {
+  auto joined = join_within(6000);
+  joined.barrier();
+  if (is_victim()) ::raise(SIGSTOP);
+  const auto x = torch::ones({3});
+  EXPECT_TRUE(has(said([&] { joined.all_reduce(x); }), "6000ms"));
+}
+
+TEST(Fault, KilledAtTheEnd) {
+  auto joined = join_within(600'000);
+  joined.barrier();
+  if (is_victim()) die();
+  say("left");
+}
+
+TEST(Fault, KilledOnceThenRestarted) {
+  auto joined = join_within(600'000);
+  if (is_victim() && environment("TORCHELASTIC_RESTART_COUNT") == "0") die();
+  joined.barrier();  // without the victim an error, and another start
+  const auto x = torch::ones({2});
+  joined.all_reduce(x);
+  EXPECT_TRUE(x.eq(joined.size()).all().item<bool>());
+  say("joined again, restart " + environment("TORCHELASTIC_RESTART_COUNT"));
+}
+
+}  // namespace
+}  // namespace use_gpu

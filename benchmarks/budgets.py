@@ -63,6 +63,10 @@ two_gpus, _ = benchmarks("two_gpus")
 for (device, n, way), times in two_gpus.items():
     if way == "parallel_on" and n != "16":
         what = f"two products of {n} on {device}"
+        if not {(device, n, "bare threads"), (device, n, "in sequence")} <= two_gpus.keys():
+            not_measured(what, "-", "a result was wrong")
+            failed = True
+            continue
         bare, alone = two_gpus[device, n, "bare threads"], two_gpus[device, n, "in sequence"]
         at_least(f"{what}: bare threads over parallel_on", bare.median / times.median, 0.95)
         if device.startswith("cuda"):
@@ -71,6 +75,10 @@ for (device, n, way), times in two_gpus.items():
 norm_log, _ = benchmarks("norm_log")
 for device in dict.fromkeys(device for device, _ in norm_log):
     ways = {way: times.median for (where, way), times in norm_log.items() if where == device}
+    if not {"one result at a time", "MetricLog", "no log", "batched"} <= ways.keys():
+        not_measured(f"norms on {device}", "-", "a result was wrong")
+        failed = True
+        continue
     log, alone = ways["MetricLog"], ways["one result at a time"]
     if device == "cpu":
         more = 100 * (log / alone - 1)
@@ -80,6 +88,12 @@ for device in dict.fromkeys(device for device, _ in norm_log):
         at_most(f"norms on {device}: MetricLog over no log", more, 5, "%")
         at_least(f"norms on {device}: one at a time over batched", alone / ways["batched"], 200)
         at_least(f"norms on {device}: one at a time over a graph", alone / ways["CUDA graph"], 8)
+
+apart = {what: float(time) for what, time in
+         matches("communicator.txt", r"^(.+): median ([\d.e+-]+) ms")}
+if apart:
+    at_least("1,000 gradients, two processes: 1,000 all_reduces over average_gradients",
+             apart["1,000 all_reduces"] / apart["average_gradients"], 5)
 
 matmul, _ = benchmarks("matmul")
 for (where, n), times in matmul.items():

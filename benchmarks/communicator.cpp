@@ -9,11 +9,15 @@
 #include <torch/version.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <use_gpu/communicator.hpp>
+#include <use_gpu/device.hpp>
 #include <use_gpu/network.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <iostream>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 namespace {
 
@@ -25,6 +29,7 @@ void measure(use_gpu::Communicator& group, Times& milliseconds, const Work& work
   group.barrier();
   const auto start = std::chrono::steady_clock::now();
   work();
+  use_gpu::synchronize(group.device());
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
   milliseconds.push_back(took.count());
 }

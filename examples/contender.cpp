@@ -93,7 +93,9 @@ std::vector<std::optional<Seconds>> measure(const std::vector<Contender>& conten
       continue;
     }
     std::sort(times.begin(), times.end());
-    figures.push_back(Seconds{times[times.size() / 2], times.front(), times.back()});
+    const Seconds figure{times[times.size() / 2], times.front(), times.back()};
+    const bool can_be = figure.median >= contender.least_seconds;
+    figures.push_back(can_be ? std::optional(figure) : std::nullopt);
   }
   return figures;
 }

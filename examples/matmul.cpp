@@ -63,7 +63,8 @@ Contender Matmul::contender() const {
   return {name_of(device(), precision_) + " " + std::to_string(a_.size(0)),
           {device()},
           [=, *this] { return std::vector{product()}; },
-          check_of({*this})};
+          check_of({*this}),
+          /*least_seconds=*/2 * std::pow(static_cast<double>(a_.size(0)), 3) / 1e16};  // FLOP/s
 }
 
 std::function<bool(const std::vector<at::Tensor>&)> check_of(std::vector<Matmul> matmuls) {

@@ -4,6 +4,7 @@
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <torch/torch.h>
+#include <use_gpu/device.hpp>
 
 std::function<std::vector<at::Tensor>()> norm_log_graph(const at::Tensor& a, const at::Tensor& b) {
   if (!a.is_cuda()) return nullptr;
@@ -17,6 +18,7 @@ std::function<std::vector<at::Tensor>()> norm_log_graph(const at::Tensor& a, con
       at::linalg_vector_norm_out(norm, out);
     }
   };
+  use_gpu::synchronize(a.device());  // the side stream below uses memory of the current one
   const auto graph = std::make_shared<at::cuda::CUDAGraph>();
   {
     const c10::cuda::CUDAStreamGuard side(c10::cuda::getStreamFromPool(false, a.device().index()));

@@ -53,9 +53,9 @@ void check_not_captured([[maybe_unused]] c10::Stream stream) {
 #ifdef USE_GPU_WITH_CUDA
   if (stream.device().is_cuda() && is_captured(stream)) {
     throw ArgumentError(
-        "MetricLog::push: a CUDA graph is being captured, and each of its replays would write to "
-        "the same place of the log. Capture what computes the value, and push the value after each "
-        "replay.");
+        "MetricLog: a CUDA graph is being captured, and each of its replays would use the same "
+        "place of the log. Capture what computes the value; call push and values outside, after "
+        "each replay.");
   }
 #endif
 }

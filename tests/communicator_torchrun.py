@@ -8,6 +8,7 @@ of communicator_worker (for `many_processes`: that example). The python is LibTo
 import os
 import pathlib
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -18,7 +19,7 @@ scenario, program = sys.argv[1:]
 
 
 def environment(**more):
-    """Without what an outer torchrun may have set; no real GPUs."""
+    """Without what an outer torchrun may have set; no real GPUs unless `more` names some."""
     dropped = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "TORCHELASTIC_", "USE_GPU_")
     kept = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
     return kept | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"} | more
@@ -89,6 +90,21 @@ def group_of_1(): group(1)
 def group_of_2(): group(2)
 def group_of_4(): group(4)
 def group_of_4_with_4_gpus(): group(4, gpus="4")
+
+
+def group_on_real_gpus():
+    """By NCCL, which needs a GPU for each rank."""
+    found = 0
+    if shutil.which("nvidia-smi"):
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True)
+        found = listed.stdout.count("GPU ")
+    if found < 2:
+        print(f"SKIPPED: needs 2 real GPUs, found {found}")
+        sys.exit(77)
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0,1")
+    [status], _ = finish([torchrun("--standalone", "--nproc-per-node=2", tests="Group.*",
+                                   CUDA_VISIBLE_DEVICES=visible)])
+    expect(status == 0, "a test failed")
 
 
 def local_rank_past_the_gpus():

@@ -294,11 +294,22 @@ TEST(Group, TrainsLikeOneProcessWithTheWholeBatch) {
 }
 
 TEST(Group, HasABackendForOtherCollectives) {
-  std::vector<at::Tensor> own{torch::full({1}, group().rank(), at::kLong)};
+  const auto where = group().backend()->getBackendName() == "nccl" ? group().device() : cpu();
+  std::vector<at::Tensor> own{torch::full({1}, group().rank(), at::device(where).dtype(at::kLong))};
   std::vector<std::vector<at::Tensor>> all(1);
   for (int rank = 0; rank < group().size(); ++rank) all[0].push_back(torch::empty_like(own[0]));
-  if (group().backend()->getBackendName() == "gloo") group().backend()->allgather(all, own)->wait();
-  EXPECT_TRUE(torch::cat(all[0]).equal(torch::arange(group().size())));
+  group().backend()->allgather(all, own)->wait();
+  EXPECT_TRUE(torch::cat(all[0]).cpu().equal(torch::arange(group().size())));
+}
+
+TEST(Group, GoesOnAfterACallThatOneRankRefuses) {
+  if (group().size() == 1) GTEST_SKIP() << "needs several ranks, found 1";
+  const bool first = group().rank() == 0;
+  const auto x = torch::ones({2}, first ? at::kInt : at::kFloat);
+  error_of<ArgumentError>([&] { group().all_reduce(x, first ? Reduce::mean : Reduce::sum); });
+  error_of<ArgumentError>([&] { group().broadcast(first ? at::Tensor() : x); });
+  error_of<ArgumentError>([&] { group().broadcast(x, first ? -1 : 0); });
+  group().barrier();
 }
 
 Communicator join_within(int milliseconds) {

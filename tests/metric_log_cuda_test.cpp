@@ -2,6 +2,7 @@
 //
 // What of the log only a CUDA GPU can show: that no push waits, and what becomes of CUDA graphs.
 #include <ATen/cuda/CUDAGraph.h>
+#include <ATen/cuda/Sleep.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <torch/torch.h>
@@ -42,6 +43,23 @@ TEST(MetricLogOnCuda, NeverSynchronizesWhenItIsPushedTo) {
   for (int i = 0; i < 1000; ++i) {
     EXPECT_NEAR(values[static_cast<std::size_t>(i)], norm * i, 1e-4 * norm * i);
   }
+}
+
+TEST(MetricLogOnCuda, KeepsTheOrderOfStreams) {
+  USE_GPU_TEST_NEEDS(1);
+  const auto value = torch::full({}, 7., gpu());
+  const auto busy = c10::cuda::getStreamFromPool();
+  const auto other = c10::cuda::getStreamFromPool();
+  synchronize(gpu());
+  MetricLog log(gpu(), 4);
+  {
+    const c10::cuda::CUDAStreamGuard scope(busy);
+    at::cuda::sleep(1'000'000'000);  // cycles: about half a second
+    log.push(value);
+  }
+  const c10::cuda::CUDAStreamGuard scope(other);
+  log.push(value);
+  EXPECT_EQ(log.values(), (std::vector<double>{7, 7}));
 }
 
 TEST(MetricLogOnCuda, RefusesToBeCapturedAndTakesWhatAGraphComputes) {

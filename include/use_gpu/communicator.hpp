@@ -49,10 +49,12 @@ class CommunicatorError : public c10::Error {
 /// What becomes of the values of all ranks; `mean` is the sum divided by the number of ranks.
 enum class Reduce { sum, mean, min, max };
 
-/// This process's place in the group. Move-only. Leaving (the destructor) waits for nobody.
+/// This process's place in the group. Move-only. Leaving (the destructor) waits for
+/// nobody; with NCCL for its peers, 10 seconds at most.
 ///
-/// Every call returns when its result is there, on a GPU too, so that a peer that dies is an error
-/// here: CommunicatorError at once where its connection closes, or when a step has brought nothing
+/// Every call returns when all ranks have done their part, on a GPU too, so that a peer that dies is
+/// an error here (what makes the result of it, a division, a copy into x, is queued on the current
+/// stream): CommunicatorError at once where its connection closes, or when a step has brought nothing
 /// for the time-out of join. Afterwards the tensors in flight hold anything, and every further call
 /// is refused; a new process has to take this one's place (torchrun --max-restarts).
 class Communicator {

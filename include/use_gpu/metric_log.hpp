@@ -46,7 +46,7 @@ class MetricLog {
 
   /// All that was pushed, in order; the log goes on. float32, float64 and integers to 2^53 are
   /// exact, NaN and infinities are kept. Copies what the last blocks left, and is the only call that
-  /// waits for the device.
+  /// waits for the device. ArgumentError while a CUDA graph is captured.
   [[nodiscard]] std::vector<double> values();
 
  private:

@@ -74,9 +74,10 @@ Communicator& Communicator::operator=(Communicator&&) noexcept = default;
 Communicator::~Communicator() = default;
 
 Communicator Communicator::join(std::chrono::milliseconds timeout) {
-  if (timeout.count() <= 0) {
+  constexpr std::chrono::milliseconds k_longest = std::chrono::hours(24 * 365);
+  if (timeout.count() <= 0 || timeout > k_longest) {
     throw ArgumentError("Communicator::join: a time-out of " + std::to_string(timeout.count()) +
-                        " ms leaves no time to join; give at least 1 ms.");
+                        " ms was asked for; give 1 ms to a year.");
   }
   const auto launch = read_launch_environment();
   auto state = std::make_unique<State>(launch ? device_of(*launch) : try_gpu());
@@ -113,14 +114,17 @@ int Communicator::size() const noexcept { return state_->size; }
 c10::Device Communicator::device() const noexcept { return state_->device; }
 
 void Communicator::all_reduce(const at::Tensor& x, Reduce how) {
-  check_sendable("all_reduce", x);
-  const auto dtype = reduction_dtype(x, how);
-  if (size() == 1) return;
-  const bool by_nccl = state_->by_nccl(x);
-  state_->compare("all_reduce", call_text("all_reduce", x, name_of(how), by_nccl));
   const ExplicitTransfers certain;
   const c10::InferenceMode inference;  // so nothing is recorded, and inference tensors are taken
-  const auto wire = to_wire(x, dtype, !by_nccl);
+  const bool by_nccl = state_->by_nccl(x);
+  at::Tensor wire;
+  state_->prepare("all_reduce", [&] {
+    check_sendable("all_reduce", x);
+    const auto dtype = reduction_dtype(x, how);
+    if (size() > 1) wire = to_wire(x, dtype, !by_nccl);
+  });
+  if (size() == 1) return;
+  state_->compare("all_reduce", call_text("all_reduce", x, name_of(how), by_nccl));
   std::vector<at::Tensor> tensors{wire.is_complex() ? at::view_as_real(wire) : wire};
   c10d::AllreduceOptions options;
   options.timeout = state_->timeout;
@@ -132,18 +136,21 @@ void Communicator::all_reduce(const at::Tensor& x, Reduce how) {
 }
 
 void Communicator::broadcast(const at::Tensor& x, int root) {
-  check_sendable("broadcast", x);
-  if (root < 0 || root >= size()) {
-    throw ArgumentError("broadcast: there is no rank " + std::to_string(root) + " in a group of " +
-                        std::to_string(size()) + "; the root is one of 0 to " +
-                        std::to_string(size() - 1) + '.');
-  }
-  if (size() == 1) return;
-  const bool by_nccl = state_->by_nccl(x);
-  state_->compare("broadcast", call_text("broadcast", x, "from " + std::to_string(root), by_nccl));
   const ExplicitTransfers certain;
   const c10::InferenceMode inference;
-  const auto wire = to_wire(x, x.scalar_type(), !by_nccl);
+  const bool by_nccl = state_->by_nccl(x);
+  at::Tensor wire;
+  state_->prepare("broadcast", [&] {
+    check_sendable("broadcast", x);
+    if (root < 0 || root >= size()) {
+      throw ArgumentError("broadcast: there is no rank " + std::to_string(root) +
+                          " in a group of " + std::to_string(size()) +
+                          "; the root is one of 0 to " + std::to_string(size() - 1) + '.');
+    }
+    if (size() > 1) wire = to_wire(x, x.scalar_type(), !by_nccl);
+  });
+  if (size() == 1) return;
+  state_->compare("broadcast", call_text("broadcast", x, "from " + std::to_string(root), by_nccl));
   std::vector<at::Tensor> bytes{wire.flatten().view(at::kByte)};  // of which both know every dtype
   c10d::BroadcastOptions options;
   options.timeout = state_->timeout;

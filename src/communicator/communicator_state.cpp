@@ -5,7 +5,10 @@
 #include <c10/util/ConstexprCrc.h>
 #include <use_gpu/errors.hpp>
 
+#include <algorithm>
 #include <array>
+#include <future>
+#include <thread>
 
 #include "log_message.hpp"
 #include "message.hpp"
@@ -14,15 +17,38 @@
 namespace use_gpu {
 
 Communicator::State::~State() {
-  try {
-    if (nccl) nccl->shutdown();
+  if (!nccl) return;
+  try {  // NCCL leaves together with its peers; one that is dead never comes
+    std::packaged_task<void()> leave([nccl = nccl] { nccl->shutdown(); });
+    auto left = leave.get_future();
+    std::thread(std::move(leave)).detach();
+    const auto patience = std::min<std::chrono::milliseconds>(timeout, std::chrono::seconds(10));
+    if (left.wait_for(patience) == std::future_status::ready) {
+      left.get();
+    } else {
+      nccl->abort();
+    }
   } catch (const std::exception& error) {
     log_message(LogLevel::error, "~Communicator: " + cause_text(error));
   }
 }
 
 bool Communicator::State::by_nccl(const at::Tensor& x) const {
-  return nccl && x.device() == device;
+  return nccl && x.defined() && x.device() == device;
+}
+
+void Communicator::State::prepare(const std::string& operation, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (...) {
+    if (size > 1 && failure.empty()) {
+      try {
+        compare(operation, operation + " was refused on a rank");
+      } catch (const ArgumentError&) {  // this rank's own error says more
+      }
+    }
+    throw;
+  }
 }
 
 void Communicator::State::compare(const std::string& operation, const std::string& call) {

@@ -22,6 +22,9 @@ struct Communicator::State {
   /// NCCL takes what is on the GPU that the others know of.
   [[nodiscard]] bool by_nccl(const at::Tensor& x) const;
 
+  /// What a rank does before a call. If that throws, the others hear of it when they compare.
+  void prepare(const std::string& operation, const std::function<void()>& work);
+
   /// ArgumentError on every rank unless all make the same call. For messages of different sizes
   /// Gloo ends the process, for different dtypes it answers nonsense.
   void compare(const std::string& operation, const std::string& call);

@@ -6,6 +6,7 @@
 #include <use_gpu/communicator.hpp>
 
 #include <cstdlib>
+#include <future>
 #include <sstream>
 #include <thread>
 
@@ -29,14 +30,23 @@ c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store
         "use_gpu was built with the nccl.h of another NCCL than LibTorch; build it with "
         "LibTorch's");
   }
-  // By default a thread of LibTorch's watches NCCL and ends the process when a peer is lost. Here
-  // every call waits and throws, for which LibTorch has this setting; only from the environment.
-  ::setenv("TORCH_NCCL_BLOCKING_WAIT", "1", /*overwrite=*/0);
+  // By default threads of LibTorch's watch NCCL, and each other through the store, and end the
+  // process when a peer is lost. Here every call waits and throws, for which LibTorch has these
+  // settings; only from the environment.
+  ::setenv("TORCH_NCCL_BLOCKING_WAIT", "1", /*overwrite=*/1);
+  ::setenv("TORCH_NCCL_ENABLE_MONITORING", "0", /*overwrite=*/0);
   auto options = c10d::ProcessGroupNCCL::Options::create();
   options->timeout = timeout;
   auto nccl = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank, size, options);
   nccl->setBoundDeviceId(device);
-  nccl->eagerConnectSingleDevice(device);
+  std::packaged_task<void()> connect([nccl, device] { nccl->eagerConnectSingleDevice(device); });
+  auto connected = connect.get_future();
+  std::thread(std::move(connect)).detach();  // NCCL waits for its peers without a time-out
+  if (connected.wait_for(timeout) != std::future_status::ready) {
+    nccl->abort();
+    throw CommunicatorError("NCCL has not connected all ranks within the time-out");
+  }
+  connected.get();
   return nccl;
 }
 

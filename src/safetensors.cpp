@@ -107,7 +107,9 @@ void check_checksums(const std::map<std::string, std::string>& metadata,
     const auto found = metadata.find(std::string(k_checksum) + x.name);
     if (found == metadata.end()) fail(in_quotes(x.name) + " has no checksum, but others have");
     if (found->second != checksum(x.data))
-      fail(in_quotes(x.name) + " is damaged: its checksum does not match");
+      fail(in_quotes(x.name) +
+           " is damaged, or was changed by a program that kept the old checksums (the metadata " +
+           std::string(k_checksum) + "*): they do not match");
   }
   if (static_cast<std::size_t>(count) != tensors.size())
     fail("it has a checksum of a tensor that is not there");
@@ -130,7 +132,7 @@ std::vector<StoredTensor> parse_safetensors(Bytes file) {
   if (file.size() < k_length_bytes) fail("it is too short for a safetensors file");
   std::memcpy(&length, file.data(), k_length_bytes);
   if (length > k_most_header_bytes)
-    fail("its header would be larger than 100 MB: is it a safetensors file?");
+    fail("it is no safetensors file (torch.save writes another format), or its begin is damaged");
   if (length > file.size() - k_length_bytes)
     fail("its header is cut off: is it a safetensors file?");
   const auto body = file.subspan(k_length_bytes);

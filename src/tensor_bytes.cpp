@@ -16,7 +16,7 @@ std::size_t bytes_of(const at::Tensor& x) {
     case c10::kSparseBsc:
       return x.values().nbytes() + x.ccol_indices().nbytes() + x.row_indices().nbytes();
     default:
-      return static_cast<std::size_t>(x.numel()) * x.element_size();
+      return static_cast<std::size_t>(x.numel()) * x.itemsize();
   }
 }
 

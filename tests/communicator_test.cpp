@@ -119,7 +119,7 @@ TEST_F(Join, RefusesALocalRankPastTheGpus) {
   set("LOCAL_RANK", count);
   const auto text = error_of<DeviceError>([] { (void)join(); });
   EXPECT_TRUE(has(text, "LOCAL_RANK " + count));
-  EXPECT_TRUE(has(text, "sees " + count));
+  EXPECT_TRUE(has(text, "sees only " + count));
 }
 
 TEST_F(GroupOfOne, LeavesEveryTensorAsItIs) {

@@ -26,7 +26,8 @@ struct Net : torch::nn::Module {
     int number = 0;
     const auto add = [&](const char* name, at::ScalarType dtype, at::IntArrayRef shape) {
       const auto x = register_buffer(name, torch::empty(shape, dtype));
-      std::memset(x.mutable_data_ptr(), 16 * byte + number++, x.nbytes());
+      const int value = 16 * byte + number++;
+      if (x.nbytes() > 0) std::memset(x.mutable_data_ptr(), value, x.nbytes());
     };
     add("weight", torch::kFloat, {3, 4});
     add("bias", torch::kFloat, {3});

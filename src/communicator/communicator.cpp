@@ -41,11 +41,11 @@ c10::Device device_of(const LaunchEnvironment& launch) {
   if (num_gpus() == 0) return cpu();
   if (launch.local_rank < num_gpus()) return gpu(launch.local_rank);
   throw DeviceError("Communicator::join: LOCAL_RANK " + std::to_string(launch.local_rank) +
-                    " asks for GPU " + std::to_string(launch.local_rank) +
-                    ", but this program sees " + std::to_string(num_gpus()) +
-                    ", counted from 0. Start at most " + std::to_string(num_gpus()) +
-                    " processes here (torchrun --nproc-per-node), or hide the GPUs from all "
-                    "(CUDA_VISIBLE_DEVICES=).");
+                    " needs a GPU of its own, but this program sees only " +
+                    std::to_string(num_gpus()) +
+                    ". Start at most that many processes here "
+                    "(torchrun --nproc-per-node), or hide the GPUs from all "
+                    "(CUDA_VISIBLE_DEVICES= , or unset USE_GPU_SIMULATED_GPUS).");
 }
 
 const char* name_of(Reduce how) {

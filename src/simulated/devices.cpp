@@ -17,7 +17,6 @@ thread_local c10::DeviceIndex t_current = 0;
 const Moment& moment_of(void* event) { return *static_cast<const Moment*>(event); }
 
 struct DeviceGuard final : c10::impl::DeviceGuardImplInterface {
-  static constexpr c10::DeviceType static_type = k_type;  // C10_REGISTER_GUARD_IMPL reads it
   DeviceGuard() = default;
 
   c10::DeviceType type() const override { return k_type; }

@@ -28,7 +28,7 @@ void prepare_indices(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   const auto first = stack.size() - op.schema().arguments().size();
   const at::Tensor self = stack[first].toTensor();
   const auto indices = stack[first + 1].toOptionalTensorList();
-  for (const std::optional<at::Tensor>& index : indices) {
+  for (const auto& index : stack[first + 1].toOptionalTensorVector()) {
     TORCH_CHECK_INDEX(
         !index || !index->defined() || index->is_cpu() || index->device() == self.device(),
         "indices should be either on cpu or on the same device as the indexed tensor (",
@@ -103,8 +103,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
   const InsideDevice inside;
   const std::int64_t bias_size = transposed ? weight.size(1) * groups : weight.size(0);
   auto [grad_input, grad_weight, grad_bias] =
-      at::convolution_backward(grad.cpu(), input.cpu(), weight.cpu(), {{bias_size}}, stride,
-                               padding, dilation, transposed, output_padding, groups, mask);
+      at::convolution_backward(grad.cpu(), input.cpu(), weight.cpu(), c10::IntArrayRef(bias_size),
+                               stride, padding, dilation, transposed, output_padding, groups, mask);
   const auto back = [&](const at::Tensor& x) { return x.defined() ? x.to(input.device()) : x; };
   return {back(grad_input), back(grad_weight), back(grad_bias)};
 }

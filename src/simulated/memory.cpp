@@ -34,7 +34,7 @@ struct Memory final : c10::DeviceAllocator {
     void* const data = std::aligned_alloc(k_alignment, rounded);
     TORCH_CHECK_WITH(OutOfMemoryError, data != nullptr, device, ": the host has no memory for ",
                      bytes, " bytes");
-    used_[static_cast<std::size_t>(device.index())] += bytes;
+    used_on(device.index()) += bytes;
     return {data, new Block{data, bytes, device.index()}, &release, device};
   }
 
@@ -45,7 +45,7 @@ struct Memory final : c10::DeviceAllocator {
   }
 
   std::pair<std::size_t, std::size_t> getMemoryInfo(c10::DeviceIndex device) override {
-    const std::size_t used = used_[static_cast<std::size_t>(device)];
+    const std::size_t used = used_on(device);
     return {total_ - std::min(used, total_), total_};
   }
 
@@ -59,6 +59,10 @@ struct Memory final : c10::DeviceAllocator {
  private:
   static void release(void* context);
 
+  std::atomic<std::size_t>& used_on(c10::DeviceIndex device) {
+    return used_.at(static_cast<std::size_t>(int{device}));
+  }
+
   const std::size_t total_ = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) *
                              static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   std::array<std::atomic<std::size_t>, k_most_devices> used_{};
@@ -71,7 +75,7 @@ Memory& memory() {
 
 void Memory::release(void* context) {
   auto* const block = static_cast<Block*>(context);
-  memory().used_[static_cast<std::size_t>(block->device)] -= block->bytes;
+  memory().used_on(block->device) -= block->bytes;
   std::free(block->data);
   delete block;
 }

@@ -29,8 +29,9 @@ const bool g_environment_read = [] {
     simulate_gpus(count);
     return true;
   }
-  std::fprintf(stderr, "use_gpu: %s is %s, but must be a number of GPUs from 1 to %d\n", k_variable,
-               in_quotes(text).c_str(), simulated::k_most_devices);
+  std::fprintf(stderr,
+               "use_gpu: %s is %s, but must be a number of GPUs from 1 to %d; unset it for none\n",
+               k_variable, in_quotes(text).c_str(), simulated::k_most_devices);
   std::_Exit(2);
 }();
 

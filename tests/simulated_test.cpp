@@ -62,9 +62,10 @@ std::pair<int, std::string> run_with(const std::string& value) {
 TEST(SimulatedGpusVariable, EndsTheProgramWithOneLineIfItIsNoNumberFromOneToSixteen) {
   for (const char* value :
        {"0", "-1", "abc", "17", "2x", " 2", "1e1", "99999999999999999999", "+2"}) {
-    EXPECT_EQ(run_with(value),
-              std::pair(2, "use_gpu: USE_GPU_SIMULATED_GPUS is \"" + std::string(value) +
-                               "\", but must be a number of GPUs from 1 to 16; unset it for none\n"));
+    EXPECT_EQ(
+        run_with(value),
+        std::pair(2, "use_gpu: USE_GPU_SIMULATED_GPUS is \"" + std::string(value) +
+                         "\", but must be a number of GPUs from 1 to 16; unset it for none\n"));
   }
 }
 

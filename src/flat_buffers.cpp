@@ -24,7 +24,7 @@ std::int64_t bytes_in(at::TensorList tensors, const Bucket& bucket) {
 }
 
 // Not every device can concatenate every dtype, but each can bytes. A view where x is contiguous.
-at::Tensor bytes_of(const at::Tensor& x) {
+at::Tensor as_bytes(const at::Tensor& x) {
   return x.detach().resolve_conj().resolve_neg().contiguous().flatten().view(at::kByte);
 }
 
@@ -77,9 +77,9 @@ class Load {
   Load(std::vector<at::Tensor> targets, const std::vector<at::Tensor>& values,
        const at::Tensor& staging, const at::Tensor& landing)
       : targets_(std::move(targets)), staging_(staging) {
-    for (const auto& x : values) values_.push_back(bytes_of(x));
+    for (const auto& x : values) values_.push_back(as_bytes(x));
     if (is_straight(targets_)) {
-      landing_ = bytes_of(targets_.front());
+      landing_ = as_bytes(targets_.front());
       return;
     }
     std::int64_t bytes = 0;
@@ -142,7 +142,7 @@ std::vector<at::Tensor> select(at::TensorList tensors, const Bucket& bucket) {
 
 at::Tensor flatten(at::TensorList tensors) {
   std::vector<at::Tensor> bytes;
-  for (const auto& x : tensors) bytes.push_back(bytes_of(x));
+  for (const auto& x : tensors) bytes.push_back(as_bytes(x));
   return (bytes.size() == 1 ? bytes.front() : at::cat(bytes)).view(tensors.front().scalar_type());
 }
 

@@ -8,12 +8,13 @@
 #include <algorithm>
 #include <ostream>
 #include <sstream>
-#include <unordered_set>
 #include <utility>
 
+#include "data_swap.hpp"
 #include "device_check.hpp"
 #include "log_message.hpp"
 #include "message.hpp"
+#include "named_tensors.hpp"
 #include "tensor_bytes.hpp"
 #include "text_table.hpp"
 
@@ -22,46 +23,12 @@ namespace {
 
 // Parameters, their gradients and buffers, tied ones once.
 std::vector<at::Tensor> all_tensors(const torch::nn::Module& net) {
-  std::vector<at::Tensor> all;
-  std::unordered_set<at::TensorImpl*> seen;
-  const auto add = [&](const at::Tensor& x) {
-    if (x.defined() && seen.insert(x.unsafeGetTensorImpl()).second) all.push_back(x);
-  };
-  for (const auto& parameter : net.parameters()) {
-    add(parameter);
-    add(parameter.grad());
+  auto all = distinct_tensors(named_tensors_of(net));
+  for (std::size_t i = 0, count = all.size(); i < count; ++i) {
+    if (all[i].grad().defined()) all.push_back(all[i].grad());
   }
-  for (const auto& buffer : net.buffers()) add(buffer);
   return all;
 }
-
-// Swaps the data of tensors, each of which keeps its identity; all goes back unless commit() is
-// reached.
-class DataSwap {
- public:
-  DataSwap() = default;
-  ~DataSwap() {
-    for (const auto& [tensor, before] : swapped_) {
-      try {
-        tensor.set_data(before);
-      } catch (const std::exception& error) {  // maybe for want of memory: no text is put together
-        log_message(LogLevel::error, "place: could not undo a failed move, because:");
-        log_message(LogLevel::error, error.what());
-      }
-    }
-  }
-  DataSwap(const DataSwap&) = delete;
-  DataSwap& operator=(const DataSwap&) = delete;
-
-  void swap(const at::Tensor& tensor, const at::Tensor& data) {
-    swapped_.emplace_back(tensor, tensor.detach());
-    tensor.set_data(data);
-  }
-  void commit() noexcept { swapped_.clear(); }
-
- private:
-  std::vector<std::pair<at::Tensor, at::Tensor>> swapped_;
-};
 
 void warn_if_nothing_is_registered(const torch::nn::Module& net, std::string_view function) {
   if (!net.parameters().empty() || !net.buffers().empty() || !net.children().empty()) return;

@@ -29,7 +29,7 @@ std::string printable(std::string text) {
 }  // namespace
 
 std::string trouble_with(const at::Tensor& x) {
-  if (x.layout() != c10::kStrided) return "not dense";
+  if (x.layout() != c10::kStrided || x.is_nested()) return "not dense";
   if (x.is_meta()) return "without values (meta)";
   if (x.is_quantized()) return "quantized";
   return {};

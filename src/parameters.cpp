@@ -11,6 +11,7 @@
 #include "flat_buffers.hpp"
 #include "mapped_file.hpp"
 #include "message.hpp"
+#include "named_tensors.hpp"
 #include "parameter_differences.hpp"
 #include "stored_tensor.hpp"
 
@@ -18,39 +19,30 @@ namespace use_gpu {
 namespace {
 
 namespace fs = std::filesystem;
-using Named = std::map<std::string, at::Tensor>;
 
 [[noreturn]] void throw_file_error(const char* function, const fs::path& file,
                                    const std::string& cause) {
   throw_parameter_error(std::string(function) + ": " + clipped(file.string(), 120) + ": " + cause);
 }
 
-// All that is registered, parameters and buffers.
-Named tensors_of(const torch::nn::Module& net) {
-  Named all;
-  for (const auto& x : net.named_parameters()) all.emplace(x.key(), x.value());
-  for (const auto& x : net.named_buffers()) all.emplace(x.key(), x.value());
-  std::erase_if(all, [](const auto& x) { return !x.second.defined(); });
-  return all;
-}
-
-// The same, in host memory; a tensor on the CPU is itself, tied ones are one.
-Named host_tensors_of(const torch::nn::Module& net, const std::string& function) {
-  const auto all = tensors_of(net);
-  std::vector<at::Tensor> distinct;
-  std::unordered_map<at::TensorImpl*, std::size_t> position;
+// What is in the network, in host memory; a tensor on the CPU is itself, tied ones are one.
+NamedTensors host_tensors_of(const torch::nn::Module& net, const std::string& function) {
+  const auto all = named_tensors_of(net);
   Differences differences;
   for (const auto& [name, x] : all) {
     const auto trouble = trouble_with(x);
     if (!trouble.empty()) differences.push_back(name + " is " + trouble);
-    if (position.emplace(x.unsafeGetTensorImpl(), distinct.size()).second) distinct.push_back(x);
   }
   throw_if_any(function + ": there are tensors whose values cannot be read",
                std::move(differences));
+  const auto distinct = distinct_tensors(all);
   const auto host = gather_to_host(distinct);
-  Named values;
-  for (const auto& [name, x] : all)
-    values.emplace(name, host[position.at(x.unsafeGetTensorImpl())]);
+  std::unordered_map<at::TensorImpl*, at::Tensor> host_of;
+  for (std::size_t i = 0; i < host.size(); ++i) {
+    host_of.emplace(distinct[i].unsafeGetTensorImpl(), host[i]);
+  }
+  NamedTensors values;
+  for (const auto& [name, x] : all) values.emplace(name, host_of.at(x.unsafeGetTensorImpl()));
   return values;
 }
 
@@ -60,13 +52,13 @@ bool same_bytes(const at::Tensor& a, const at::Tensor& b) {
 }
 
 // Checks everything, then writes in place.
-void write_values(const torch::nn::Module& net, const Named& values, bool all_names,
+void write_values(const torch::nn::Module& net, const NamedTensors& values, bool all_names,
                   const std::string& what) {
-  const auto known = tensors_of(net);
+  const auto known = named_tensors_of(net);
   Differences differences;
   std::vector<at::Tensor> targets;
   std::vector<at::Tensor> sources;
-  std::unordered_map<at::TensorImpl*, Named::const_iterator> written;
+  std::unordered_map<at::TensorImpl*, NamedTensors::const_iterator> written;
   for (auto value = values.begin(); value != values.end(); ++value) {
     const auto& [name, source] = *value;
     const auto found = known.find(name);
@@ -112,7 +104,7 @@ std::map<std::string, at::Tensor> read_parameters(ConstModuleRef net) {
   const at::NoGradGuard no_grad;
   auto values = host_tensors_of(net.get(), "read_parameters");
   std::unordered_map<at::TensorImpl*, at::Tensor> copies;
-  const auto all = tensors_of(net.get());
+  const auto all = named_tensors_of(net.get());
   for (auto& [name, value] : values) {
     // What was on the CPU, and contiguous, is still the network's own.
     if (!value.is_alias_of(all.at(name))) continue;
@@ -152,7 +144,7 @@ void load_parameters(ModuleRef net, const fs::path& file) {
   const torch::nn::Module& module = net.get();
   try {
     const MappedFile mapped(file);
-    Named values;
+    NamedTensors values;
     for (const auto& stored : parse_safetensors(mapped.bytes()))
       values.emplace(stored.name, to_tensor(stored));
     write_values(module, values, /*all_names=*/true,

@@ -20,19 +20,9 @@ std::unordered_map<at::TensorImpl*, std::string> first_names(const NamedTensors&
 }  // namespace
 
 NamedTensors structure_of(const torch::nn::Module& net) {
-  NamedTensors all;
-  for (const auto& x : net.named_parameters()) all.emplace(x.key(), x.value());
-  for (const auto& x : net.named_buffers()) all.emplace(x.key(), x.value());
+  auto all = named_tensors_of(net);
   for (const auto& x : net.named_modules("", /*include_self=*/false)) {
     all.emplace(x.key() + " (a module)", at::Tensor());
-  }
-  return all;
-}
-
-NamedTensors trainable_parameters_of(const torch::nn::Module& net) {
-  NamedTensors all;
-  for (const auto& x : net.named_parameters()) {
-    if (x.value().requires_grad()) all.emplace(x.key(), x.value());
   }
   return all;
 }
@@ -69,22 +59,6 @@ Differences differences_between(const std::vector<NamedTensors>& replicas,
     }
   }
   return differences;
-}
-
-std::vector<std::string> distinct_names(const NamedTensors& all) {
-  const auto ties = first_names(all);
-  std::vector<std::string> names;
-  for (const auto& [name, x] : all) {
-    if (x.defined() && ties.at(x.unsafeGetTensorImpl()) == name) names.push_back(name);
-  }
-  return names;
-}
-
-std::vector<at::Tensor> tensors_named(const std::vector<std::string>& names,
-                                      const NamedTensors& all) {
-  std::vector<at::Tensor> tensors;
-  for (const auto& name : names) tensors.push_back(all.at(name));
-  return tensors;
 }
 
 std::string replica_name(std::size_t index) { return "replica " + std::to_string(index); }

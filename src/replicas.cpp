@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "data_swap.hpp"
 #include "device_check.hpp"
 #include "flat_buffers.hpp"
 #include "message.hpp"
@@ -45,7 +46,8 @@ std::vector<Module*> make_replicas(std::size_t count, const std::function<Module
 }
 
 // Copies the values of the first to all, and puts them all on their devices.
-void copy_values(const std::vector<Module*>& nets, const std::vector<c10::Device>& devices) {
+void copy_values(const std::vector<Module*>& nets, const std::vector<c10::Device>& devices,
+                 DataSwap& swap) {
   const auto first = structure_of(*nets.front());
   const auto names = distinct_names(first);
   const auto values = gather_to_host(tensors_named(names, first));
@@ -58,6 +60,10 @@ void copy_values(const std::vector<Module*>& nets, const std::vector<c10::Device
     Tensors targets;
     for (std::size_t k = 0; k < names.size(); ++k) {
       const auto& x = tensors[k];
+      if (const auto& gradient = x.grad();
+          gradient.defined() && !same_device(gradient.device(), devices[i])) {
+        moves.emplace_back(gradient, gradient.detach().to(devices[i]));
+      }
       const bool stays = same_device(x.device(), devices[i]);
       if (stays && i == 0) continue;
       const bool in_place = stays && x.is_non_overlapping_and_dense();
@@ -68,7 +74,7 @@ void copy_values(const std::vector<Module*>& nets, const std::vector<c10::Device
     const c10::InferenceMode inference;  // in which tensors that were made in it can be written too
     scatter(sources, targets);
   }
-  for (const auto& [x, data] : moves) x.set_data(data);
+  for (const auto& [x, data] : moves) swap.swap(x, data);
   for (std::size_t i = 0; i < nets.size(); ++i) place(*nets[i], devices[i]);
 }
 
@@ -143,11 +149,13 @@ void mirror_modules(const std::vector<c10::Device>& devices,
   const auto nets = make_replicas(present.size(), make);
   const at::NoGradGuard no_grad;
   const ExplicitTransfers certain;
-  copy_values(nets, present);
+  DataSwap swap;
+  copy_values(nets, present, swap);
   for (auto* net : nets) {
     copy_requires_grad(*nets.front(), *net);
     copy_training_mode(*nets.front(), *net);
   }
+  swap.commit();
 }
 
 void average_gradients_of(const std::vector<ModuleRef>& replicas) {

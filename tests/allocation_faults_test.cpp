@@ -260,6 +260,13 @@ const Action k_actions[] = {
          return std::exchange(first, false) ? w.net : std::make_shared<Net>(7);
        }));
      }},
+    {"mirror, moving the first",
+     [](World& w) {
+       bool first = true;
+       static_cast<void>(mirror({other_device(), first_device()}, [&] {
+         return std::exchange(first, false) ? w.net : std::make_shared<Net>(7);
+       }));
+     }},
     {"average_gradients",
      [](World& w) {
        average_gradients(std::vector<std::shared_ptr<Net>>{w.net, w.peer});

@@ -142,10 +142,8 @@ void Communicator::broadcast(const at::Tensor& x, int root) {
   at::Tensor wire;
   state_->prepare("broadcast", [&] {
     check_sendable("broadcast", x);
-    if (root < 0 || root >= size()) {
-      throw ArgumentError("broadcast: there is no rank " + std::to_string(root) +
-                          " in a group of " + std::to_string(size()) +
-                          "; the root is one of 0 to " + std::to_string(size() - 1) + '.');
+    if (const auto trouble = trouble_with_root(root, size()); !trouble.empty()) {
+      throw ArgumentError("broadcast: " + trouble);
     }
     if (size() > 1) wire = to_wire(x, x.scalar_type(), !by_nccl);
   });

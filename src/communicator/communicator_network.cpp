@@ -16,46 +16,24 @@
 
 #include <algorithm>
 #include <sstream>
-#include <unordered_set>
-#include <utility>
 
 #include "flat_buffers.hpp"
 #include "message.hpp"
+#include "named_tensors.hpp"
+#include "parameter_differences.hpp"
 #include "wire_tensor.hpp"
 
 namespace use_gpu {
 namespace {
 
-struct Named {
-  std::string name;
-  at::Tensor tensor;
-};
-
-// Tied tensors once, undefined ones not at all.
-template <class Items>
-void add_distinct(std::vector<Named>& all, const Items& items) {
-  std::unordered_set<at::TensorImpl*> seen;
-  for (const auto& x : all) seen.insert(x.tensor.unsafeGetTensorImpl());
-  for (const auto& x : items) {
-    if (x.value().defined() && seen.insert(x.value().unsafeGetTensorImpl()).second)
-      all.push_back({x.key(), x.value()});
-  }
-}
-
-std::vector<at::Tensor> tensors_of(const std::vector<Named>& all) {
-  std::vector<at::Tensor> tensors;
-  for (const auto& x : all) tensors.push_back(x.tensor);
-  return tensors;
-}
-
 // A number for all that decides which messages are sent; which device it is does not, but whether
 // it is the group's own does.
-std::int64_t fingerprint(const std::vector<Named>& all, const Communicator& group) {
+std::int64_t fingerprint(const NamedTensors& all, const Communicator& group) {
   std::ostringstream text;
   for (const auto& [name, x] : all) {
     text << name << ' ' << x.scalar_type() << x.sizes() << same_device(x.device(), group.device());
   }
-  for (const auto& bucket : buckets(tensors_of(all))) {
+  for (const auto& bucket : buckets(distinct_tensors(all))) {
     for (const auto i : bucket) text << ' ' << i;
     text << ';';
   }
@@ -90,25 +68,17 @@ bool agree(Communicator& group, const std::string& function, const std::string& 
   return most[3] == ~most[4];
 }
 
-std::string not_plain(const std::string& what, const std::string& name) {
-  return what + clipped(name, 100) +
-         " is not a strided tensor with values; only those can be sent.";
+std::string cannot_send(const std::string& what, const std::string& trouble) {
+  return clipped(what, 120) + " is " + trouble + "; only dense tensors with values can be sent.";
 }
 
 }  // namespace
 
 void broadcast_parameters(ModuleRef net, Communicator& group, int root) {
-  std::vector<Named> all;
-  add_distinct(all, net.get().named_parameters());
-  add_distinct(all, net.get().named_buffers());
-  std::string trouble;
+  const auto all = named_tensors_of(net.get());
+  std::string trouble = trouble_with_root(root, group.size());
   for (const auto& [name, x] : all) {
-    if (!is_plain(x)) trouble = not_plain("", name);
-  }
-  if (root < 0 || root >= group.size()) {
-    trouble = "there is no rank " + std::to_string(root) + " in a group of " +
-              std::to_string(group.size()) + "; the root is one of 0 to " +
-              std::to_string(group.size() - 1) + '.';
+    if (const auto why = trouble_with(x); !why.empty()) trouble = cannot_send(name, why);
   }
   const auto networks = trouble.empty() ? fingerprint(all, group) : 0;
   if (!agree(group, "broadcast_parameters", trouble, networks, root)) {
@@ -118,7 +88,7 @@ void broadcast_parameters(ModuleRef net, Communicator& group, int root) {
   if (group.size() == 1) return;
   const ExplicitTransfers certain;
   const c10::InferenceMode inference;
-  const auto tensors = tensors_of(all);
+  const auto tensors = distinct_tensors(all);
   for (const auto& bucket : buckets(tensors)) {
     const auto group_of = select(tensors, bucket);
     const auto flat = flatten(group_of);
@@ -128,16 +98,15 @@ void broadcast_parameters(ModuleRef net, Communicator& group, int root) {
 }
 
 void average_gradients(ModuleRef net, Communicator& group) {
-  std::vector<Named> all;
-  add_distinct(all, net.get().named_parameters());
-  std::erase_if(all, [](const Named& x) { return !x.tensor.requires_grad(); });
+  const auto all = trainable_parameters_of(net.get());
+  const auto names = distinct_names(all);
   std::string trouble;
   std::vector<std::int64_t> has_gradient;
-  for (const auto& [name, x] : all) {
-    const auto& gradient = x.grad();
+  for (const auto& name : names) {
+    const auto& gradient = all.at(name).grad();
     has_gradient.push_back(gradient.defined());
-    if (!is_plain(x) || (gradient.defined() && !is_plain(gradient)))
-      trouble = not_plain("the gradient of ", name);
+    const auto why = trouble_with(gradient.defined() ? gradient : all.at(name));
+    if (!why.empty()) trouble = cannot_send("the gradient of " + name, why);
   }
   const std::string_view mask(reinterpret_cast<const char*>(has_gradient.data()),
                               has_gradient.size() * sizeof(std::int64_t));
@@ -147,9 +116,9 @@ void average_gradients(ModuleRef net, Communicator& group) {
   if (group.size() == 1) return;
 
   std::vector<at::Tensor> gradients;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const auto& x = all[i].tensor;
+  for (std::size_t i = 0; i < names.size(); ++i) {
     if (!has_gradient[i]) continue;
+    const auto& x = all.at(names[i]);
     if (!x.grad().defined()) {
       // Made in inference mode, the next backward could not add to it.
       const c10::InferenceMode no_inference_mode(false);

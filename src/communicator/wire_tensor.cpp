@@ -6,6 +6,8 @@
 #include <use_gpu/errors.hpp>
 #include <use_gpu/tensor.hpp>
 
+#include "parameter_differences.hpp"
+
 namespace use_gpu {
 namespace {
 
@@ -15,13 +17,17 @@ namespace {
 
 }  // namespace
 
-bool is_plain(const at::Tensor& x) {
-  return x.layout() == at::kStrided && !x.is_nested() && !x.is_quantized() && !x.is_meta();
+std::string trouble_with_root(int root, int size) {
+  if (root >= 0 && root < size) return {};
+  return "there is no rank " + std::to_string(root) + " in a group of " + std::to_string(size) +
+         "; the root is one of 0 to " + std::to_string(size - 1) + '.';
 }
 
 void check_sendable(const char* operation, const at::Tensor& x) {
   if (!x.defined()) throw ArgumentError(std::string(operation) + ": the tensor is undefined.");
-  if (!is_plain(x)) refuse(operation, x, "has no plain values: only strided tensors can be sent.");
+  if (const auto trouble = trouble_with(x); !trouble.empty()) {
+    refuse(operation, x, "is " + trouble + ": only dense tensors with values can be sent.");
+  }
   if (at::has_internal_overlap(x) == at::MemOverlap::Yes) {
     refuse(operation, x,
            "holds several elements in one place (expand?), so it cannot be written to. Send its "

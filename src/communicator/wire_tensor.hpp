@@ -7,10 +7,12 @@
 #include <ATen/core/Tensor.h>
 #include <use_gpu/communicator.hpp>
 
+#include <string>
+
 namespace use_gpu {
 
-/// Whether x has plain values, one beside the other: not sparse, nested, quantized or meta.
-[[nodiscard]] bool is_plain(const at::Tensor& x);
+/// Why a group of that size cannot have this root; empty if it can.
+[[nodiscard]] std::string trouble_with_root(int root, int size);
 
 /// ArgumentError, which begins with the operation, unless x can be sent and written to.
 void check_sendable(const char* operation, const at::Tensor& x);

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+//
+// Gives tensors other data, on another device maybe; each keeps its identity. All goes back unless
+// commit() is reached.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <utility>
+#include <vector>
+
+namespace use_gpu {
+
+class DataSwap {
+ public:
+  DataSwap() = default;
+  ~DataSwap();
+  DataSwap(const DataSwap&) = delete;
+  DataSwap& operator=(const DataSwap&) = delete;
+
+  void swap(const at::Tensor& tensor, const at::Tensor& data);
+  void commit() noexcept { swapped_.clear(); }
+
+ private:
+  std::vector<std::pair<at::Tensor, at::Tensor>> swapped_;  // and what it had before
+};
+
+}  // namespace use_gpu

@@ -19,6 +19,8 @@
 #include <string>
 #include <vector>
 
+#include "contender.hpp"
+
 namespace {
 
 constexpr int k_rounds = 15;
@@ -75,8 +77,7 @@ int main() {
     if (round == 0) together.clear(), single.clear(), bare.clear();  // warmed up
   }
   if (group.rank() > 0) return 0;
-  std::cout << group.size() << " processes on " << group.device()
-            << (group.device().is_privateuseone() ? " SIMULATED" : "") << ", "
+  std::cout << group.size() << " processes on " << label(group.device()) << ", "
             << backend->getBackendName() << ", LibTorch " << TORCH_VERSION
             << ", 1,000 float32[64]\n";
   print("average_gradients", together);

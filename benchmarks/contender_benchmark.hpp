@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Contenders (see examples/contender.hpp) as Google Benchmarks: warmed up, synchronized, and checked
-// before and after the clock runs; one whose result is wrong shows no figure and fails the program.
+// Contenders (see examples/contender.hpp) as Google Benchmarks: warmed up, synchronized, and
+// checked before and after the clock runs; one whose result is wrong shows no figure and fails the
+// program.
 #pragma once
 
 #include <functional>
@@ -14,7 +15,8 @@ struct Amount {
   double operations = 0, bytes = 0;
 };
 
-/// Makes one benchmark, whose contender is made when its turn comes: not all fit into memory at once.
+/// Makes one benchmark, whose contender is made when its turn comes: not all fit into memory at
+/// once.
 void add_benchmark(const std::string& name, std::function<Contender()> make, Amount amount = {});
 
 /// main() of a benchmark program, after all were added. What it writes names the machine, and warns

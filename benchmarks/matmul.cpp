@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Products of two square matrices on the CPU and on the first GPU, in each precision that exercise 1
-// knows; on a CUDA GPU also the largest in bf16 by a bare loop over cuBLASLt, which is as fast as it
-// can get.
+// Products of two square matrices on the CPU and on the first GPU, in each precision that exercise
+// 1 knows; on a CUDA GPU also the largest in bf16 by a bare loop over cuBLASLt, which is as fast as
+// it can get.
 //
 //   matmul_benchmark --benchmark_repetitions=5 --benchmark_enable_random_interleaving=true
 #include "matmul.hpp"

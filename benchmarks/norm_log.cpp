@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The ways of exercise 3, 1000 products of 100 x 100 and the norm of each, on the CPU and on the first
-// GPU.
+// The ways of exercise 3, 1000 products of 100 x 100 and the norm of each, on the CPU and on the
+// first GPU.
 //
 //   norm_log_benchmark --benchmark_repetitions=9 --benchmark_enable_random_interleaving=true
 #include "norm_log.hpp"

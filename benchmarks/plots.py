@@ -27,7 +27,7 @@ def start(title, times, context):
 def line(axes, points, label, **style):
     """points: (x, middle, one edge, the other edge)"""
     x, middle, one, other = zip(*sorted(points))
-    drawn, = axes.plot(x, middle, "o-", markersize=5, label=label, **style)
+    drawn, = axes.plot(x, middle, **{"marker": "o", "markersize": 5, "label": label, **style})
     axes.fill_between(x, one, other, alpha=0.2, color=drawn.get_color())
 
 
@@ -54,10 +54,11 @@ def transfer(times, context):
             if w == way:
                 total = int(count) * int(size)
                 (one if count == "1" else many)[total] = [total / seconds / 1e9 for seconds in time]
-        line(axes, [(total, *rates) for total, rates in one.items()], way, color=f"C{color}")
+        line(axes, [(total, *rates) for total, rates in one.items()], way, color=f"C{color}",
+             linestyle=["-", "--", ":", "-."][color % 4])
         for total, rates in many.items():
             axes.plot(total, rates[0], "X", color=f"C{color}", **cross)
-    axes.plot([], [], "X", color="white", label="1000 copies of 4 KB", **cross)
+    axes.plot([], [], "X", color="white", label="1000 copies of 4 KiB", **cross)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     ticks = {2: "4 B", 10: "1 KiB", 20: "1 MiB", 30: "1 GiB"}
@@ -77,7 +78,7 @@ def bars(figure, axes, rows, text):
     axes.set_yticks(range(len(rows)), [label for label, _, _ in rows])
     axes.invert_yaxis()
     axes.grid(axis="y", visible=False)
-    axes.margins(x=0.15)
+    axes.margins(x=0.25)
 
 
 def norm_log(times, context):
@@ -91,7 +92,7 @@ def norm_log(times, context):
 
 
 def two_gpus(times, context):
-    figure, axes = start("Two products on two devices at the same time", times, context)
+    figure, axes = start("Two products at the same time", times, context)
     rows = []
     for (device, n, way), time in times.items():
         if way != "in sequence":

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// What the smallest operations take, on 2x3 tensors on the CPU: the same as small_operations.py, which
-// scripts/bench runs in turn with it. Prints the name of each and the median of its nanoseconds.
+// What the smallest operations take, on 2x3 tensors on the CPU: the same as small_operations.py,
+// which scripts/bench runs in turn with it. Prints the name of each and the median of its
+// nanoseconds.
 #include <ATen/ATen.h>
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Two products on two devices at the same time: through parallel_on, and in two bare std::threads on
-// the same tensors; against one after the other on one device. Large ones, and a thousand tiny ones.
-// On two GPUs, or one that stands for both; and with the CPU standing for both.
+// Two products on two devices at the same time: through parallel_on, and in two bare std::threads
+// on the same tensors; against one after the other on one device. Large ones, and a thousand tiny
+// ones. On two GPUs, or one that stands for both; and with the CPU standing for both.
 //
 //   two_gpus_benchmark --benchmark_repetitions=9 --benchmark_enable_random_interleaving=true
 #include <use_gpu/device.hpp>
@@ -41,12 +41,17 @@ Products in_parallel(const Matmuls& matmuls, int times) {
 }
 
 void add_ways(int n, int times, c10::Device first, c10::Device second) {
+  const auto where = label(first) + (first == second ? "" : " and " + label(second));
   const auto add = [=](const std::string& name, c10::Device other, auto work) {
     const auto make = [=]() -> Contender {
       const Matmuls matmuls = {{n, first, k_float32}, {n, other, k_float32}};
-      return {name, {first, other}, [=] { return work(matmuls, times); }, check_of(matmuls)};
+      return {name,
+              {first, other},
+              [=] { return work(matmuls, times); },
+              check_of(matmuls),
+              times * matmuls.front().least_seconds()};
     };
-    add_benchmark("two_gpus/" + label(first) + "/" + std::to_string(n) + "/" + name, make,
+    add_benchmark("two_gpus/" + where + "/" + std::to_string(n) + "/" + name, make,
                   {.operations = 2.0 * times * 2 * n * n * n});
   };
   add("in sequence", first, in_sequence);

@@ -1,4 +1,5 @@
-// Chapter cell "with try_gpu(1): Y = ..." (the TensorFlow edition): where tensors are made by default.
+// Chapter cell "with try_gpu(1): Y = ..." (the TensorFlow edition): where tensors are made by
+// default.
 // Look at: neither Y nor the network names a device, and nothing was copied to get them there.
 
 #include <torch/nn/modules/container/sequential.h>

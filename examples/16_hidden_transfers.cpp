@@ -1,5 +1,5 @@
-// The chapter's side notes: transfers are slow, "we want you to be 100 % certain that you want to do
-// something slow before we let you do it".
+// The chapter's side notes: transfers are slow, "we want you to be 100 % certain that you want to
+// do something slow before we let you do it".
 // Look at: what printing the loss at each step costs, what the guard says to it, and one large copy
 // against a thousand small ones. Without a GPU nothing is transferred, and all counts are zero.
 
@@ -36,7 +36,7 @@ void copy_in_pieces(const torch::Tensor& x, int count) {
   for (const torch::Tensor& piece : x.chunk(count)) (void)use_gpu::to_device(piece, use_gpu::cpu());
   const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
   const auto [copies, bytes] = ledger.count(use_gpu::Transfer::device_to_host);
-  std::cout << "In " << count << " pieces: " << copies << " copies, " << bytes << " bytes";
+  std::cout << "Pieces: " << count << ", copies: " << copies << ", bytes: " << bytes;
   if (x.is_cuda()) std::cout << ", " << time.count() << " ms";
   std::cout << '\n';
 }

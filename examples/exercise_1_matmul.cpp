@@ -1,7 +1,7 @@
-// Exercise 1: a task with much to compute, the product of large matrices, on the CPU and on the GPU,
-// and one with little, the product of small ones.
-// Look at: below some size the GPU takes the same time however small the matrices are, as starting it
-// takes longer than multiplying. Where "CPU/GPU" passes 1, sending the work there begins to pay.
+// Exercise 1: a task with much to compute, the product of large matrices, on the CPU and on the
+// GPU, and one with little, the product of small ones.
+// Look at: below some size the GPU takes the same time however small the matrices are, as starting
+// it takes longer than multiplying. Where "CPU/GPU" passes 1, sending the work there begins to pay.
 
 #include <use_gpu/device.hpp>
 

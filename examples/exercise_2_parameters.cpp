@@ -1,8 +1,8 @@
-// Exercise 2, "How should we read and write model parameters on the GPU?": read them in one go into host
-// memory, compute on the device, and write them in place, so that the network does not move and its
-// optimizer goes on working. Do not loop over single values: each costs a transfer and a wait, whereas
-// read_parameters and write_parameters move a thousand small tensors at once. Files hold host copies and
-// are loaded in place too, so what was saved on one device loads on any other.
+// Exercise 2, "How should we read and write model parameters on the GPU?": read them in one go into
+// host memory, compute on the device, and write them in place, so that the network does not move
+// and its optimizer goes on working. Do not loop over single values: each costs a transfer and a
+// wait, whereas read_parameters and write_parameters move a thousand small tensors at once. Files
+// hold host copies and are loaded in place too, so what was saved on one device loads on any other.
 // Look at: both networks have the same values, each on its own device.
 
 #include <torch/nn/modules/container/sequential.h>

@@ -1,7 +1,7 @@
 // Exercise 4: two products of matrices at the same time on two GPUs, against one after the other on
 // one GPU.
-// Look at: one thread keeps two GPUs busy with large products, which it only has to start. With tiny
-// ones they wait for it, unless each has a thread of its own.
+// Look at: one thread keeps two GPUs busy with large products, which it only has to start. With
+// tiny ones they wait for it, unless each has a thread of its own.
 
 #include <use_gpu/device.hpp>
 #include <use_gpu/parallel.hpp>
@@ -26,10 +26,11 @@ bool compare(int n, int times, c10::Device first, c10::Device second) {
     });
     return products;
   };
+  const double least = times * a.least_seconds();
   const std::vector<Contender> contenders = {
-      {"in sequence on one device", {first}, in_sequence, check_of({a, b})},
-      {"on two from one thread", {first, second}, from_one_thread, check_of({a, c})},
-      {"on two, a thread for each", {first, second}, from_two_threads, check_of({a, c})}};
+      {"in sequence on one device", {first}, in_sequence, check_of({a, b}), 2 * least},
+      {"on two from one thread", {first, second}, from_one_thread, check_of({a, c}), least},
+      {"on two, a thread for each", {first, second}, from_two_threads, check_of({a, c}), least}};
   const auto figures = measure(contenders, 1.0);
 
   std::printf("\n2 x %d products of %d x %d, speed-up and time of all:\n", times, n, n);

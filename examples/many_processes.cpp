@@ -2,7 +2,7 @@
 // on many. Each process has a shard of the data and a GPU of its own; after each backward the
 // gradients are averaged over all of them, so that all take the same step. Started by torchrun, or
 // alone, as a group of one:
-//   torchrun --nproc-per-node 2 --no-python build/release/examples/many_processes
+//   torchrun --standalone --nproc-per-node 2 --no-python build/release/examples/many_processes
 // Look at: with 1 to 8 processes the losses and the parameters are the same, to 1e-6 of their size.
 // docs/several_machines.md has the lines for two machines.
 

@@ -37,7 +37,9 @@ std::string name_of(c10::Device device, const Precision& precision) {
 Matmul::Matmul(std::int64_t n, c10::Device device, Precision precision)
     : precision_(std::move(precision)),
       a_(random_matrix(n, device, precision_.dtype)),
-      b_(random_matrix(n, device, precision_.dtype)) {}
+      b_(random_matrix(n, device, precision_.dtype)) {
+  if (device.is_cuda()) allow_tf32(false);  // whatever LibTorch's environment variables say
+}
 
 at::Tensor Matmul::product(int times) const {
   if (precision_.is_tf32) allow_tf32(true);
@@ -53,10 +55,14 @@ bool Matmul::is_right(const at::Tensor& product) const {
   const auto x = at::rand({a_.size(0)}, a_.options().dtype(at::kDouble)).add_(0.5);
   const auto expected = a_.to(at::kDouble).mv(b_.to(at::kDouble).mv(x));
   const auto error = product.to(at::kDouble).mv(x).sub_(expected).abs_().max().item<double>();
-  // Both sides are about n / 12 long. A rounding at the end of each sum of n numbers errs by epsilon
-  // of that at most, sums that are kept in float32 by another sqrt(n) of float32's epsilon; 16 is
-  // for the smallest matrices, where errors do not average out.
+  // Both sides are about n / 12 long. A rounding at the end of each sum of n numbers errs by
+  // epsilon of that at most, sums that are kept in float32 by another sqrt(n) of float32's epsilon;
+  // 16 is for the smallest matrices, where errors do not average out.
   return error <= (n + 16) / 6 * (precision_.epsilon + std::sqrt(n) * k_float32.epsilon);
+}
+
+double Matmul::least_seconds() const {
+  return 2 * std::pow(static_cast<double>(a_.size(0)), 3) / precision_.most_flops;
 }
 
 Contender Matmul::contender() const {
@@ -64,7 +70,7 @@ Contender Matmul::contender() const {
           {device()},
           [=, *this] { return std::vector{product()}; },
           check_of({*this}),
-          /*least_seconds=*/2 * std::pow(static_cast<double>(a_.size(0)), 3) / 1e16};  // FLOP/s
+          least_seconds()};
 }
 
 std::function<bool(const std::vector<at::Tensor>&)> check_of(std::vector<Matmul> matmuls) {

@@ -18,12 +18,13 @@ struct Precision {
   std::string name;
   c10::ScalarType dtype;
   bool is_tf32;
-  double epsilon;  // of the coarsest rounding on the way
+  double epsilon;     // of the coarsest rounding on the way
+  double most_flops;  // operations a second that no device of these years can do
 };
-inline const Precision k_float32 = {"float32", c10::kFloat, false, 0x1p-23};
+inline const Precision k_float32 = {"float32", c10::kFloat, false, 0x1p-23, 3e14};
 // float32, but for the factors, which are cut, not rounded, to 10 bits after the first.
-inline const Precision k_tf32 = {"tf32", c10::kFloat, true, 0x1p-8};
-inline const Precision k_bf16 = {"bf16", c10::kBFloat16, false, 0x1p-7};
+inline const Precision k_tf32 = {"tf32", c10::kFloat, true, 0x1p-8, 3e15};
+inline const Precision k_bf16 = {"bf16", c10::kBFloat16, false, 0x1p-7, 1e16};
 
 /// float32; and tf32 and bf16 on a CUDA GPU, which has units of their own for them.
 [[nodiscard]] std::vector<Precision> precisions(c10::Device device);
@@ -43,6 +44,9 @@ class Matmul {
   /// Computed so many times, one after the other.
   [[nodiscard]] at::Tensor product(int times = 1) const;
   [[nodiscard]] bool is_right(const at::Tensor& product) const;
+
+  /// What no hardware can compute it in less than.
+  [[nodiscard]] double least_seconds() const;
 
   /// The product, as something to be measured: "cuda:0 tf32 1024".
   [[nodiscard]] Contender contender() const;

@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: MIT
 #include "data_swap.hpp"
 
+#include <c10/core/InferenceMode.h>
+
 #include "log_message.hpp"
 
 namespace use_gpu {
+
+at::Tensor data_on(c10::Device device, const at::Tensor& x) {
+  const c10::InferenceMode as_x(x.is_inference());
+  return x.detach().to(device);
+}
 
 DataSwap::~DataSwap() {
   for (const auto& [tensor, before] : swapped_) {

@@ -5,11 +5,16 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 
 #include <utility>
 #include <vector>
 
 namespace use_gpu {
+
+/// A copy of x to be its data on that device: made in inference mode if x was, and only then, as
+/// otherwise later writes or reads would be refused.
+[[nodiscard]] at::Tensor data_on(c10::Device device, const at::Tensor& x);
 
 class DataSwap {
  public:

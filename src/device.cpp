@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <ATen/DeviceAccelerator.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <use_gpu/device.hpp>
 #include <use_gpu/errors.hpp>
@@ -130,7 +131,8 @@ std::vector<c10::Device> try_all_gpus() {
 
 c10::Device with_index(c10::Device device) {
   if (is_host(device)) return c10::Device(device.type());
-  if (device.has_index() || count_devices(device.type()) == 0) return device;
+  if (device.has_index()) return device;
+  if (count_devices(device.type()) == 0) return c10::Device(device.type(), 0);
   return c10::impl::VirtualGuardImpl(device.type()).getDevice();
 }
 
@@ -160,8 +162,10 @@ c10::Device parse_device(std::string_view name) {
 
 void synchronize(c10::Device device) {
   device = present_device(device);
-  if (!is_host(device))
-    c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
+  if (is_host(device)) return;
+  // LibTorch goes back to the device that was current, and would make a CUDA context on it.
+  const c10::DeviceGuard current(device);
+  c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
 }
 
 std::optional<DeviceMemory> device_memory(c10::Device device) {

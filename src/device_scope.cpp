@@ -73,6 +73,17 @@ constexpr const char* k_factories[] = {
 };
 // clang-format on
 
+// Operations with tensors whose kernels on CUDA make others, the seed of their dropout, that name no
+// device and are read on the host.
+constexpr const char* k_with_host_tensors[] = {
+    "_cudnn_attention_forward",
+    "_efficient_attention_forward",
+    "_flash_attention_forward",
+    "_scaled_dot_product_cudnn_attention",
+    "_scaled_dot_product_efficient_attention",
+    "_scaled_dot_product_flash_attention",
+};
+
 // Fills in the device of DeviceScope where the call names none.
 void factory(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   if (const auto device = DispatchState::current().factory_device) {
@@ -88,9 +99,20 @@ void factory(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit
   op.redispatchBoxed(keys & k_keys_below, stack);
 }
 
+void without_factory_device(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                            torch::jit::Stack* stack) {
+  auto state = DispatchState::current();
+  state.factory_device.reset();
+  const DispatchScope inside(state);
+  op.redispatchBoxed(keys & k_keys_below, stack);
+}
+
 }  // namespace
 
 void register_factory_kernels(torch::Library& library) {
+  for (const char* name : k_with_host_tensors) {
+    library.impl(name, torch::CppFunction::makeFromBoxedFunction<&without_factory_device>());
+  }
   for (const char* name : k_factories) {
     library.impl(name, torch::CppFunction::makeFromBoxedFunction<&factory>());
   }

@@ -171,7 +171,9 @@ std::string explanation(const GpuFacts& facts) {
 
 }  // namespace
 
-std::string explain(const GpuFacts& facts) { return clipped(explanation(facts), 400); }
+std::string explain(const GpuFacts& facts) {
+  return clipped(explanation(facts), k_longest_message);
+}
 
 std::string explain_gpus() {
   try {

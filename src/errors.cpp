@@ -9,7 +9,7 @@ namespace use_gpu {
 namespace {
 
 // c10::Error's constructor from a message alone is the one that adds no backtrace.
-std::string fit(const std::string& message) { return clipped(message, 400); }
+std::string fit(const std::string& message) { return clipped(message, k_longest_message); }
 
 }  // namespace
 

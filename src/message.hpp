@@ -10,6 +10,9 @@
 
 namespace use_gpu {
 
+/// Of an error's message, and of any other text for a person, in bytes.
+constexpr std::size_t k_longest_message = 400;
+
 /// The text, cut to at most `most` bytes and then ending in "...", never inside a UTF-8 character.
 std::string clipped(std::string_view text, std::size_t most);
 

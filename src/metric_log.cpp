@@ -3,6 +3,7 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/Event.h>
 #include <c10/core/InferenceMode.h>
 #include <use_gpu/errors.hpp>
@@ -10,7 +11,6 @@
 #include <use_gpu/transfers.hpp>
 
 #include <array>
-#include <utility>
 
 #include "device_check.hpp"
 #include "message.hpp"
@@ -78,6 +78,15 @@ class MetricLog::Blocks {
     }
   }
 
+  // Here and below: recording, waiting for and destroying an event on another device than the
+  // current one would make a CUDA context on that.
+  ~Blocks() {
+    const c10::DeviceGuard current(stream_.device());
+    for (auto& block : blocks_) block.copied.reset();
+  }
+  Blocks(const Blocks&) = delete;
+  Blocks& operator=(const Blocks&) = delete;
+
   void push(const at::Tensor& value, std::vector<double>& values) {
     follow_current_stream();
     auto& block = blocks_[filling_];
@@ -134,6 +143,7 @@ class MetricLog::Blocks {
   }
 
   void start_copy(Block& block) {
+    const c10::DeviceGuard current(stream_.device());
     const ExplicitTransfers certain;
     block.on_host.copy_(block.on_device, /*non_blocking=*/true);
     block.copied->record(stream_);
@@ -146,6 +156,7 @@ class MetricLog::Blocks {
     const auto stream = guard_.getStream(stream_.device());
     check_not_captured(stream);
     if (stream == stream_) return;
+    const c10::DeviceGuard current(stream.device());
     c10::Event so_far(stream.device_type());
     so_far.record(stream_);
     so_far.block(stream);

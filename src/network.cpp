@@ -53,7 +53,6 @@ void place(ModuleRef net, c10::Device device) {
   torch::nn::Module& module = net.get();
   device = present_device(device);
   warn_if_nothing_is_registered(module, "place");
-  // Data made in inference mode would refuse every later write outside of it.
   const c10::InferenceMode no_inference_mode(false);
   const at::NoGradGuard no_grad;
   const ExplicitTransfers certain;
@@ -61,7 +60,7 @@ void place(ModuleRef net, c10::Device device) {
   // What can fail for want of memory or of a kernel comes first and changes nothing.
   std::vector<std::pair<at::Tensor, at::Tensor>> moves;
   for (const auto& x : all_tensors(module)) {
-    if (!same_device(x.device(), device)) moves.emplace_back(x, x.detach().to(device));
+    if (!same_device(x.device(), device)) moves.emplace_back(x, data_on(device, x));
   }
   DataSwap swap;
   for (const auto& [x, data] : moves) swap.swap(x, data);
@@ -76,7 +75,8 @@ void place(ModuleRef net, c10::Device device) {
 
 Placement::Placement(std::vector<PlacedTensor> tensors) : tensors_(std::move(tensors)) {}
 
-const std::vector<PlacedTensor>& Placement::tensors() const noexcept { return tensors_; }
+const std::vector<PlacedTensor>& Placement::tensors() const& noexcept { return tensors_; }
+std::vector<PlacedTensor> Placement::tensors() && { return std::move(tensors_); }
 
 std::vector<c10::Device> Placement::devices() const {
   std::vector<c10::Device> devices;

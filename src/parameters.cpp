@@ -22,7 +22,8 @@ namespace fs = std::filesystem;
 
 [[noreturn]] void throw_file_error(const char* function, const fs::path& file,
                                    const std::string& cause) {
-  throw_parameter_error(std::string(function) + ": " + clipped(file.string(), 120) + ": " + cause);
+  const auto name = file.empty() ? "an empty file name" : clipped(file.string(), 120);
+  throw_parameter_error(std::string(function) + ": " + name + ": " + cause);
 }
 
 // What is in the network, in host memory; a tensor on the CPU is itself, tied ones are one.
@@ -148,7 +149,8 @@ void load_parameters(ModuleRef net, const fs::path& file) {
     for (const auto& stored : parse_safetensors(mapped.bytes()))
       values.emplace(stored.name, to_tensor(stored));
     write_values(module, values, /*all_names=*/true,
-                 "load_parameters: " + clipped(file.string(), 120) + " does not fit the network");
+                 "load_parameters: " + clipped(file.string(), 110) +
+                     " does not fit the network (build the one that was saved)");
   } catch (const std::runtime_error& error) {
     throw_file_error("load_parameters", file, error.what());
   }

@@ -62,12 +62,13 @@ void copy_values(const std::vector<Module*>& nets, const std::vector<c10::Device
       const auto& x = tensors[k];
       if (const auto& gradient = x.grad();
           gradient.defined() && !same_device(gradient.device(), devices[i])) {
-        moves.emplace_back(gradient, gradient.detach().to(devices[i]));
+        moves.emplace_back(gradient, data_on(devices[i], gradient));
       }
       const bool stays = same_device(x.device(), devices[i]);
       if (stays && i == 0) continue;
       const bool in_place = stays && x.is_non_overlapping_and_dense();
       sources.push_back(values[k]);
+      const c10::InferenceMode as_x(x.is_inference());
       targets.push_back(in_place ? x : at::empty_like(x, x.options().device(devices[i])));
       if (!in_place) moves.emplace_back(x, targets.back());
     }
@@ -159,7 +160,9 @@ void mirror_modules(const std::vector<c10::Device>& devices,
 }
 
 void average_gradients_of(const std::vector<ModuleRef>& replicas) {
-  if (replicas.empty()) throw ArgumentError("average_gradients: there are no replicas.");
+  if (replicas.empty())
+    throw ArgumentError(
+        "average_gradients: there are no replicas; give it what use_gpu::mirror() returned.");
   std::vector<Module*> nets;
   for (const auto& net : replicas) nets.push_back(&net.get());
   check_distinct("average_gradients", nets);

@@ -59,7 +59,7 @@ void judge_read(const std::string& operation, const at::Tensor& x) {
   const auto what = wanted(Transfer::device_to_host);
   if (what == OnTransfer::allow) return;
   forbid_or_log(what,
-                operation + " reads from " + x.device().str() + " (" +
+                operation + " reads from " + x.device().str() + " to cpu (" +
                     c10::getDtypeNames(x.scalar_type()).first + ", " + std::to_string(bytes_of(x)) +
                     " bytes) and waits for the device, as printing, item(), bool conversions "
                     "and results of unknown size do. Keep the value on the device, for example in "
@@ -86,7 +86,7 @@ at::Tensor& copy_(c10::DispatchKeySet keys, at::Tensor& self, const at::Tensor& 
                   bool non_blocking) {
   const c10::Device from = source.device();
   const c10::Device to = self.device();
-  if (C10_LIKELY(!is_transfer(from, to))) {
+  if (C10_LIKELY(!is_transfer(from, to)) || source.numel() == 0) {
     return at::redispatch::copy_(keys & k_keys_below, self, source, non_blocking);
   }
   const auto bytes = bytes_of(source);

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <fstream>
 #include <functional>
 #include <stdexcept>
 
@@ -42,10 +41,6 @@ std::string refusal(const std::function<void()>& action) {
   }
 }
 
-std::ptrdiff_t files_in(const fs::path& folder) {
-  return std::distance(fs::directory_iterator(folder), {});
-}
-
 mode_t mode_of(const fs::path& file) {
   struct stat status {};
   EXPECT_EQ(::stat(file.c_str(), &status), 0);
@@ -57,7 +52,7 @@ TEST(WriteAtomically, WritesNewFilesAndReplacesOldOnes) {
   for (const std::string text : {"a new one", "a longer one than the new one", "short", ""}) {
     write(folder / "file", text);
     EXPECT_EQ(read(folder / "file"), text);
-    EXPECT_EQ(files_in(folder / "."), 1);
+    EXPECT_EQ(folder.files(), 1);
   }
   write(folder / std::string(255, 'x'), "the longest name");
   EXPECT_EQ(read(folder / std::string(255, 'x')), "the longest name");
@@ -112,7 +107,7 @@ TEST(WriteAtomically, RefusesWhatIsNoRegularFile) {
     EXPECT_EQ(refusal([&] { (void)read(file); }), "it is not a regular file");
   }
   EXPECT_TRUE(fs::is_fifo(folder / "pipe"));
-  EXPECT_EQ(files_in(folder / "."), 1);
+  EXPECT_EQ(folder.files(), 1);
 }
 
 TEST(WriteAtomically, NamesTheCause) {
@@ -124,7 +119,7 @@ TEST(WriteAtomically, NamesTheCause) {
   write(folder / "file", "old");
   EXPECT_NE(refusal([&] { write(folder / "file" / "file", ""); }), "");
   EXPECT_EQ(read(folder / "file"), "old");
-  EXPECT_EQ(files_in(folder / "."), 1);
+  EXPECT_EQ(folder.files(), 1);
 }
 
 TEST(WriteAtomically, LeavesTheOldFileInAFolderThatMayNotBeWritten) {
@@ -141,7 +136,7 @@ TEST(WriteAtomically, LeavesTheOldFileInAFolderThatMayNotBeWritten) {
   }
   EXPECT_EQ(text, "creating a file in its folder: Permission denied");
   EXPECT_EQ(read(folder / "file"), "old");
-  EXPECT_EQ(files_in(folder / "."), 1);
+  EXPECT_EQ(folder.files(), 1);
 }
 
 TEST(WriteAtomically, LeavesTheOldFileOnAFullDisk) {
@@ -159,7 +154,7 @@ TEST(WriteAtomically, LeavesTheOldFileOnAFullDisk) {
       const auto text = refusal([&] { write(folder / "file", std::string(size, 'x')); });
       EXPECT_EQ(text, "writing it: No space left on device");
       EXPECT_EQ(read(folder / "file"), "old");
-      EXPECT_EQ(files_in(folder / "."), 1);
+      EXPECT_EQ(folder.files(), 1);
     }
     ::_exit(testing::Test::HasFailure() ? 1 : 0);
   }

@@ -115,7 +115,7 @@ TEST_P(MatmulOfEachPrecision, RefusesWhatIsNotItsProduct) {
   EXPECT_FALSE(matmul.is_right(one_missing));
 }
 
-INSTANTIATE_TEST_SUITE_P(, MatmulOfEachPrecision, testing::Values(k_float32, k_bf16),
+INSTANTIATE_TEST_SUITE_P(, MatmulOfEachPrecision, testing::Values(k_float32, k_tf32, k_bf16),
                          [](const auto& precision) { return precision.param.name; });
 
 TEST(CheckOf, HoldsEachResultAgainstItsOwnMatrices) {

@@ -53,6 +53,28 @@ TEST(DeviceScope, ReachesEveryFactoryOfLibTorch) {
   EXPECT_GE(factories, 55);
 }
 
+// What the CUDA kernel of attention does, on the CPU, which has no such kernel: it makes the seed of
+// its dropout on the host, where backward reads it.
+void attention(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  torch::jit::drop(*stack, op.schema().arguments().size());
+  for (int i = 0; i < 4; ++i) stack->emplace_back(at::scalar_tensor(7, at::kLong));
+}
+TORCH_LIBRARY_IMPL(aten, CPU, m) {
+  m.impl("_scaled_dot_product_efficient_attention",
+         torch::CppFunction::makeFromBoxedFunction<&attention>());
+}
+
+TEST(DeviceScope, DoesNotReachTheInsideOfAttention) {
+  const auto x = torch::ones({1, 1, 2, 4});
+  for (const auto device : try_all_gpus()) {
+    const DeviceScope scope(device);
+    const auto results = at::_scaled_dot_product_efficient_attention(
+        x, x, x, /*attn_bias=*/{}, /*compute_log_sumexp=*/true, /*dropout_p=*/0.5);
+    EXPECT_TRUE(std::get<2>(results).is_cpu());
+    EXPECT_TRUE(same_device(torch::scalar_tensor(7).device(), device));
+  }
+}
+
 TEST(DeviceScope, YieldsToADeviceThatIsNamed) {
   USE_GPU_TEST_NEEDS(2);
   const DeviceScope scope(gpu(1));

@@ -4,7 +4,6 @@
 #include <use_gpu/errors.hpp>
 
 #include <climits>
-#include <sstream>
 #include <thread>
 
 #include "support.hpp"
@@ -14,12 +13,7 @@ namespace {
 
 using test::error_of;
 using test::has;
-
-std::string printed(c10::Device device) {
-  std::ostringstream text;
-  text << device;
-  return text.str();
-}
+using test::printed;
 
 TEST(Cpu, IsTheCpu) { EXPECT_EQ(cpu(), c10::Device(c10::kCPU)); }
 
@@ -48,9 +42,7 @@ TEST(NumGpus, CountsWhatLibTorchCanUse) {
 }
 
 TEST(NumGpus, PrintsAsANumberUnlikeLibTorchsByte) {
-  std::ostringstream text;
-  text << num_gpus();
-  EXPECT_EQ(text.str(), std::to_string(at::accelerator::deviceCount()));
+  EXPECT_EQ(printed(num_gpus()), std::to_string(at::accelerator::deviceCount()));
 }
 
 TEST(TryGpu, GivesEachGpuThatIsThere) {
@@ -88,7 +80,8 @@ TEST(SameDevice, TakesAGpuWithoutIndexForTheCurrentOne) {
   EXPECT_NE(current, gpu());
   EXPECT_TRUE(same_device(current, current));
   if (num_gpus() == 0) {
-    EXPECT_FALSE(same_device(current, gpu(0)));
+    EXPECT_TRUE(same_device(current, gpu(0)));
+    EXPECT_FALSE(same_device(current, gpu(1)));
     return;
   }
   for (int i = 0; i < num_gpus(); ++i) {

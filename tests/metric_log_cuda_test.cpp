@@ -45,6 +45,18 @@ TEST(MetricLogOnCuda, NeverSynchronizesWhenItIsPushedTo) {
   }
 }
 
+TEST(MetricLogOnCuda, WaitsForNothingInTwoBlocks) {
+  USE_GPU_TEST_NEEDS(1);
+  const auto value = torch::ones({}, gpu());
+  MetricLog log(gpu(), 64);
+  log.push(value);  // loads the kernels
+  synchronize(gpu());
+  at::cuda::sleep(1'000'000'000);
+  for (int i = 1; i < 2 * 64; ++i) log.push(value);
+  EXPECT_FALSE(c10::cuda::getCurrentCUDAStream().query());
+  EXPECT_EQ(log.values(), std::vector<double>(128, 1));
+}
+
 TEST(MetricLogOnCuda, KeepsTheOrderOfStreams) {
   USE_GPU_TEST_NEEDS(1);
   const auto value = torch::full({}, 7., gpu());

@@ -8,7 +8,6 @@
 #include <use_gpu/transfers.hpp>
 
 #include <bit>
-#include <cmath>
 #include <limits>
 
 #include "support.hpp"

@@ -9,8 +9,7 @@
 #include <torch/types.h>
 #include <use_gpu/errors.hpp>
 #include <use_gpu/log.hpp>
-
-#include <sstream>
+#include <use_gpu/parameters.hpp>
 
 #include "support.hpp"
 
@@ -19,6 +18,8 @@ namespace {
 
 using test::error_of;
 using test::has;
+using test::printed;
+using test::simulated;
 
 torch::nn::Sequential small_net() {
   return torch::nn::Sequential(torch::nn::Linear(3, 4), torch::nn::BatchNorm1d(4),
@@ -57,7 +58,18 @@ struct Snapshot {
 
 struct Net : torch::nn::Module {};
 
-bool simulated() { return num_gpus() > 0 && gpu().type() == c10::kPrivateUse1; }
+TEST(Place, MovesWhatWasMadeInInferenceMode) {
+  auto net = [] {
+    const c10::InferenceMode inference;
+    return small_net();
+  }();
+  const auto before = read_parameters(net);
+  place(net, try_gpu());
+  EXPECT_EQ(placement(net).single_device(), try_gpu());
+  for (const auto& [name, x] : read_parameters(net)) EXPECT_TRUE(x.equal(before.at(name))) << name;
+  const c10::InferenceMode inference;
+  EXPECT_EQ(net->forward(torch::ones({2, 3}, try_gpu())).device(), try_gpu());
+}
 
 TEST(Place, MovesParametersBuffersAndGradientsAndKeepsTheirIdentity) {
   for (const auto device : try_all_gpus()) {
@@ -309,12 +321,16 @@ TEST(PlacementTest, IsEmptyForANetworkWithNothingRegistered) {
       has(error_of<ArgumentError>([&] { (void)where.single_device(); }), "register_module"));
 }
 
+TEST(PlacementTest, OutlivesItsRowsInALoop) {
+  std::string names;
+  for (const auto& x : placement(torch::nn::Linear(3, 1)).tensors()) names += x.name + ' ';
+  EXPECT_EQ(names, "weight bias ");
+}
+
 TEST(PlacementTest, PrintsATable) {
   torch::nn::Sequential net(torch::nn::BatchNorm1d(torch::nn::BatchNorm1dOptions(4).affine(false)),
                             torch::nn::Linear(4, 1));
-  std::ostringstream text;
-  text << placement(net);
-  EXPECT_EQ(text.str(),
+  EXPECT_EQ(printed(placement(net)),
             "name                   kind       dtype    shape   device  bytes\n"
             "1.weight               parameter  float32  [1, 4]  cpu        16\n"
             "1.bias                 parameter  float32  [1]     cpu         4\n"

@@ -91,7 +91,8 @@ TEST(ParseSafetensors, KnowsEveryDtypeOfTheFormat) {
   }
 }
 
-// nlohmann's own way to check while it parses takes a time that grows with the square of their number.
+// nlohmann's own way to check while it parses takes a time that grows with the square of their
+// number.
 TEST(ParseSafetensors, TakesManyTensors) {
   std::vector<StoredTensor> tensors;
   for (int i = 0; i < 20'000; ++i) tensors.push_back({std::to_string(i), "U8", {0}, {}});

@@ -21,17 +21,18 @@ class ScratchFolder {
   }
   ~ScratchFolder() {
     std::error_code ignored;
-    // Not remove_all: libtorch.so brings one of its own, which ends the program (2.11.0 from PyPI).
-    for (const auto& entry : std::filesystem::directory_iterator(path_, ignored)) {
-      std::filesystem::remove(entry.path(), ignored);
-    }
-    std::filesystem::remove(path_, ignored);
+    std::filesystem::remove_all(path_, ignored);
   }
   ScratchFolder(const ScratchFolder&) = delete;
   ScratchFolder& operator=(const ScratchFolder&) = delete;
 
   /// A file of that name in it.
   std::filesystem::path operator/(const std::filesystem::path& name) const { return path_ / name; }
+
+  /// How many files it has.
+  [[nodiscard]] std::ptrdiff_t files() const {
+    return std::distance(std::filesystem::directory_iterator(path_), {});
+  }
 
  private:
   std::filesystem::path path_;

@@ -10,7 +10,9 @@
 #include <use_gpu/device.hpp>
 
 #include <optional>
+#include <sstream>
 #include <string>
+#include <typeinfo>
 
 /// Skips a test, aloud, where there are fewer GPUs than it needs.
 #define USE_GPU_TEST_NEEDS(count)                                                  \
@@ -25,6 +27,16 @@ namespace use_gpu::test {
 inline std::optional<c10::Device> current_gpu() {
   if (num_gpus() == 0) return std::nullopt;
   return c10::impl::VirtualGuardImpl(gpu().type()).getDevice();
+}
+
+/// Whether the GPUs are simulated ones.
+inline bool simulated() { return num_gpus() > 0 && gpu().is_privateuseone(); }
+
+/// What operator<< writes.
+std::string printed(const auto& x) {
+  std::ostringstream text;
+  text << x;
+  return text.str();
 }
 
 /// A GPU that is not there.

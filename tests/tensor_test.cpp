@@ -23,12 +23,7 @@ namespace {
 
 using test::error_of;
 using test::has;
-
-std::string printed(const at::Tensor& x) {
-  std::ostringstream text;
-  text << show(x);
-  return text.str();
-}
+using test::printed;
 
 // Tensors of every kind that a user may bring, on the CPU.
 std::vector<at::Tensor> tensors_of_all_kinds() {
@@ -249,25 +244,25 @@ TEST(Describe, GivesDtypeShapeAndDevice) {
 
 TEST(Show, PrintsTheValuesThenWhereTheyLive) {
   for (const auto device : all_devices()) {
-    EXPECT_EQ(printed(torch::ones({2, 3}, device)),
+    EXPECT_EQ(printed(show(torch::ones({2, 3}, device))),
               " 1  1  1\n 1  1  1\nfloat32[2, 3] on " + c10::Device(device).str());
   }
 }
 
 TEST(Show, PrintsTensorsOfEveryKind) {
   for (const auto& x : tensors_of_all_kinds()) {
-    const auto text = printed(to_device(x, try_gpu()));
+    const auto text = printed(show(to_device(x, try_gpu())));
     EXPECT_TRUE(has(text, describe(to_device(x, try_gpu()))));
     EXPECT_FALSE(has(text, "CPU")) << text;
   }
-  EXPECT_TRUE(has(printed(torch::eye(2).to_sparse()), "float32[2, 2] Sparse on cpu"));
-  EXPECT_TRUE(has(printed(torch::ones({2}, torch::kMeta)), "float32[2] on meta"));
-  EXPECT_EQ(printed({}), "undefined tensor");
+  EXPECT_TRUE(has(printed(show(torch::eye(2).to_sparse())), "float32[2, 2] Sparse on cpu"));
+  EXPECT_TRUE(has(printed(show(torch::ones({2}, torch::kMeta))), "float32[2] on meta"));
+  EXPECT_EQ(printed(show({})), "undefined tensor");
 }
 
 TEST(Show, PrintsNanAndInfinity) {
-  const auto text = printed(torch::tensor(
-      {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}));
+  const auto text = printed(show(torch::tensor(
+      {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()})));
   EXPECT_TRUE(has(text, "nan"));
   EXPECT_TRUE(has(text, "inf"));
 }

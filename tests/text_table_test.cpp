@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "text_table.hpp"
 
-#include <gtest/gtest.h>
-
-#include <sstream>
+#include "support.hpp"
 
 namespace use_gpu {
 namespace {
 
-std::string printed(const TextTable& table) {
-  std::ostringstream text;
-  text << table;
-  return text.str();
-}
+using test::printed;
 
 TEST(TextTable, AlignsTextToTheLeftAndNumbersToTheRight) {
   TextTable table({"name", "bytes", "device"});

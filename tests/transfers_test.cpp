@@ -18,6 +18,7 @@ namespace {
 
 using test::error_of;
 using test::has;
+using test::printed;
 using torch::Tensor;
 
 constexpr TransferPolicy k_allow_all{OnTransfer::allow, OnTransfer::allow, OnTransfer::allow};
@@ -58,12 +59,6 @@ struct Transfers : testing::Test {
   static bool has_second() { return num_gpus() > 1; }
   static TransferCount between(std::int64_t copies) {
     return has_second() ? TransferCount{copies, 24 * copies} : TransferCount{};
-  }
-
-  std::string print(const Tensor& tensor) {
-    std::ostringstream text;
-    text << tensor;
-    return text.str();
   }
 
   Tensor host, x, y, leaf, device_leaf;
@@ -131,11 +126,12 @@ TEST_F(Transfers, AreCountedExactly) {
       {{{7, 136}}, [&] { net->to(gpu(0)); }},
       {{{1, 16}, {}, {}, 1},
        [&] {
-         x.index_put_({torch::tensor({0, 1})}, 2);
-         x.index_put_({mask}, 1);
+         // Tensors, as a number would travel on CUDA and not elsewhere.
+         x.index_put_({torch::tensor({0, 1})}, torch::full({}, 2.F, gpu(0)));
+         x.index_put_({mask}, torch::full({}, 1.F, gpu(0)));
        }},
       {{{}, {1, 24}}, [&] { torch::save(x, file); }},
-      {{{}, {1, 48}}, [&] { print(x.to(torch::kDouble)); }},
+      {{{}, {1, 48}}, [&] { printed(x.to(torch::kDouble)); }},
       {{{1, 24}, {1, 24}}, [&] { leaf.to(gpu(0)).sum().backward(); }},
       {{{}, {}, between(2)}, [&] { (device_leaf * 2).to(second()).sum().backward(); }},
       {{{10, 240}},
@@ -182,9 +178,7 @@ TEST_F(Transfers, ArePrintedAsATable) {
   TransferLedger ledger;
   host.to(gpu(0));
   x.sum().item<float>();
-  std::ostringstream text;
-  text << ledger;
-  EXPECT_EQ(text.str(),
+  EXPECT_EQ(printed(ledger),
             "transfer          copies  bytes\n"
             "host to device         1     24\n"
             "device to host         0      0\n"
@@ -205,7 +199,7 @@ TEST_F(Transfers, AreForbiddenWhateverAsksForThem) {
       [&] { x.copy_(host, /*non_blocking=*/true); },
       [&] { x.t().cpu(); },
       [&] { net->to(gpu(0)); },
-      [&] { print(x); },
+      [&] { printed(x); },
       [&] { x.sum().item<float>(); },
       [&] { (void)(x.sum() > 0).is_nonzero(); },
       [&] {
@@ -273,7 +267,7 @@ TEST_F(Transfers, ThatAreNoneAreNotForbidden) {
   host.clone().copy_(host);
   host.sum().item<float>();
   host.nonzero();
-  print(host);
+  printed(host);
   torch::zeros({2}, gpu(0)).fill_(3);
   torch::rand({2}, second());
   (device_leaf * 2).pow(2).sum().backward();
@@ -303,6 +297,13 @@ TEST_F(Transfers, InAHookAreForbidden) {
     const TransferGuard guard;
     loss.backward();
   });
+}
+
+TEST_F(Transfers, OfNothingAreNone) {
+  const TransferGuard guard;
+  const TransferLedger ledger;
+  EXPECT_EQ(torch::empty({0, 3}).to(gpu(0)).device(), gpu(0));
+  EXPECT_TRUE(ledger.empty());
 }
 
 TEST_F(Transfers, AreJudgedByDirection) {
@@ -339,10 +340,9 @@ TEST_F(Transfers, AreDecidedByTheInnermostGuard) {
 TEST_F(Transfers, OfThisLibrarysVerbsAreExplicit) {
   const TransferGuard guard;
   torch::nn::Linear net(3, 1);
-  std::ostringstream text;
   place(net, second());
-  text << show(copy_to(to_device(host, gpu(0)), second()));
-  EXPECT_TRUE(has(text.str(), "on " + second().str()));
+  const auto text = printed(show(copy_to(to_device(host, gpu(0)), second())));
+  EXPECT_TRUE(has(text, "on " + second().str()));
 }
 
 TEST_F(Transfers, NameOperationBytesDevicesAndTheFix) {

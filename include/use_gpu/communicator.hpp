@@ -9,14 +9,14 @@
 //   loss.backward();
 //   use_gpu::average_gradients(net, group);              // and step alike
 //
-//   torchrun --nproc-per-node 2 --no-python ./program    // or ./program alone: a group of one
+//   torchrun --standalone --nproc-per-node 2 --no-python ./program    // alone: a group of one
 //
 // The calls are collective: every rank makes the same ones in the same order, from one thread at a
 // time, with tensors of the same shape and dtype, all on their group.device() or all elsewhere.
-// c10d does not look: it ends the process or answers nonsense where they differ. Here each call
-// first compares itself with the others', in one message of 16 bytes, and where they differ is an
-// ArgumentError on every rank, after which the group goes on. Loops of tiny calls that cannot
-// afford that have backend().
+// c10d does not look: it ends the process or answers nonsense where they differ. Here the ranks
+// first compare the calls they are about to make, in one message of 16 bytes; if these differ,
+// every rank gets an ArgumentError and the group goes on. Loops of tiny calls that cannot afford
+// that have backend().
 //
 // c10d neither encrypts nor asks who connects: use it on loopback or in a network that you trust
 // (docs/several_machines.md).
@@ -49,14 +49,14 @@ class CommunicatorError : public c10::Error {
 /// What becomes of the values of all ranks; `mean` is the sum divided by the number of ranks.
 enum class Reduce { sum, mean, min, max };
 
-/// This process's place in the group. Move-only. Leaving (the destructor) waits for
-/// nobody; with NCCL for its peers, 10 seconds at most.
+/// This process's place in the group. Move-only. Leaving (the destructor) waits for nobody; with
+/// NCCL for its peers, 10 seconds at most.
 ///
-/// Every call returns when all ranks have done their part, on a GPU too, so that a peer that dies is
-/// an error here (what makes the result of it, a division, a copy into x, is queued on the current
-/// stream): CommunicatorError at once where its connection closes, or when a step has brought nothing
-/// for the time-out of join. Afterwards the tensors in flight hold anything, and every further call
-/// is refused; a new process has to take this one's place (torchrun --max-restarts).
+/// Every call returns when all ranks have done their part, on a GPU too; only the last step (a
+/// division, a copy into x) is queued on the current stream. A peer that dies is therefore an error
+/// here: CommunicatorError at once if its connection closes, otherwise when a step has made no
+/// progress for the time-out given to join. Afterwards the tensors in flight are unspecified and
+/// every further call is refused; start a new process (torchrun --max-restarts).
 class Communicator {
  public:
   /// Joins the group that torchrun describes in RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and

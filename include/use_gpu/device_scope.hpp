@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Where tensors are created that name no device: TensorFlow's `with tf.device(...)`, which LibTorch
+// The device for tensors that name none: TensorFlow's `with tf.device(...)`, which LibTorch
 // has in Python (torch.set_default_device) and not in C++. A network made in it has its parameters
 // on the GPU from the start, with no copy:
 //
@@ -9,13 +9,14 @@
 //   torch::nn::Linear net(3, 1);                        // weight and bias too
 //
 // It holds for this thread, the backward passes that it starts, and threads that take over its
-// at::ThreadLocalState; scopes nest. It reaches every factory of LibTorch that takes a device and no
-// tensor (ones, rand, arange, empty ...). A device named in the call wins, and so does pinned memory,
-// which is the CPU's. Not reached, because they name the CPU themselves or hand over memory that lies
-// there: torch::tensor({...}), torch::from_blob and torch::from_file.
+// at::ThreadLocalState; scopes nest. It reaches every factory of LibTorch that takes a device and
+// no tensor (ones, rand, arange, empty ...). A device named in the call wins, and so does pinned
+// memory, which is the CPU's. Not reached, because they name the CPU themselves or hand over memory
+// that lies there: torch::tensor({...}) with several values, torch::from_blob and torch::from_file.
 //
-// LibTorch's own code in the scope is reached too. Keep it around the making of tensors and networks:
-// a data loader used inside would draw its indices on the GPU and read them as if they were the host's.
+// LibTorch's own code in the scope is reached too. Keep it around the making of tensors and
+// networks: a data loader used inside would draw its indices on the GPU and read them as if they
+// were the host's.
 #pragma once
 
 #include <c10/core/Device.h>

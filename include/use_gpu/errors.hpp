@@ -38,7 +38,7 @@ class DeviceMismatch : public c10::Error {
   explicit DeviceMismatch(const std::string& message);
 };
 
-/// A parameter file, or a set of named values, that cannot be read, written, or does not fit the
+/// A parameter file, or a set of named values, that cannot be read or written, or does not fit the
 /// network.
 class ParameterError : public c10::Error {
  public:

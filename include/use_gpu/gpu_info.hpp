@@ -23,7 +23,7 @@ struct GpuProcess {
   std::uint32_t pid = 0;  ///< as the driver numbers it
   /// As the driver spells it, often a path, in any encoding; empty where it may not be known.
   std::string name;
-  std::optional<std::uint64_t> memory_bytes;  ///< what it uses of this GPU's
+  std::optional<std::uint64_t> memory_bytes;  ///< what it uses of this GPU's memory
 };
 
 /// One card. What it does not offer is empty, not zero.

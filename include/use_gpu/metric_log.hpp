@@ -18,16 +18,16 @@
 
 namespace use_gpu {
 
-/// Numbers kept on a device until they are asked for. Takes there memory for two blocks of float64
+/// Numbers kept on a device until they are asked for. Takes memory there for two blocks of float64
 /// (float32 on MPS, which has no other), and as much pinned memory on the host, however many are
 /// pushed. On the CPU it writes straight to host memory. Used by one thread at a time; the stream
-/// that is current may change from one call to the next, the log orders its work itself.
+/// that is current may change from one call to the next; the log orders its own work.
 class MetricLog {
  public:
   /// DeviceError where the device is not there, ArgumentError for a block of less than one number
   /// or more than 2^27.
   explicit MetricLog(c10::Device device, std::int64_t block = 4096);
-  /// Copies that are under way may stay so.
+  /// Does not wait for copies under way.
   ~MetricLog();
   /// Afterwards `other` can only be assigned to or destroyed.
   MetricLog(MetricLog&& other) noexcept;
@@ -35,18 +35,19 @@ class MetricLog {
   MetricLog& operator=(MetricLog&& other) noexcept;
 
   /// Appends one number: of any real dtype, of no dimensions or with one element, detached. Copies
-  /// it on the device and never synchronizes; each block-th push starts one asynchronous copy of the
-  /// full block to the host, and waits only if the two before it are still under way. DeviceMismatch
-  /// for a tensor that is elsewhere; ArgumentError for one that is undefined, not real, has not one
-  /// element, and while a CUDA graph is captured, as each replay would write to the same place.
+  /// it on the device without waiting for it. Each block-th push starts one asynchronous copy of
+  /// the full block to the host; only that push waits, and only if the two copies before it are
+  /// still under way. DeviceMismatch for a tensor that is elsewhere; ArgumentError for one that is
+  /// undefined, not real, has not one element, and while a CUDA graph is captured, as each replay
+  /// would write to the same place.
   void push(const at::Tensor& value);
 
   /// How many were pushed.
   [[nodiscard]] std::int64_t size() const;
 
   /// All that was pushed, in order; the log goes on. float32, float64 and integers to 2^53 are
-  /// exact, NaN and infinities are kept. Copies what the last blocks left, and is the only call that
-  /// waits for the device. ArgumentError while a CUDA graph is captured.
+  /// exact, NaN and infinities are kept. Copies what the last blocks left and waits for the device.
+  /// ArgumentError while a CUDA graph is captured.
   [[nodiscard]] std::vector<double> values();
 
  private:

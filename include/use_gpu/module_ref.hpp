@@ -11,7 +11,6 @@
 #pragma once
 
 #include <concepts>
-#include <utility>
 
 namespace torch::nn {
 class Module;

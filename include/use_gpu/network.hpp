@@ -43,7 +43,9 @@ class Placement {
   explicit Placement(std::vector<PlacedTensor> tensors);
 
   /// Parameters first, then buffers, each in the order of registration.
-  [[nodiscard]] const std::vector<PlacedTensor>& tensors() const noexcept;
+  [[nodiscard]] const std::vector<PlacedTensor>& tensors() const& noexcept;
+  /// The same, so that `for (const auto& x : placement(net).tensors())` holds on to them.
+  [[nodiscard]] std::vector<PlacedTensor> tensors() &&;
 
   /// Each device that holds at least one tensor, in the order of first use; empty for an empty
   /// network.
@@ -58,7 +60,7 @@ class Placement {
 };
 
 /// Reads where each parameter and buffer lives; copies nothing. Chapter cell:
-/// `net[0].weight.device`.
+/// `net[0].weight.data.device`.
 [[nodiscard]] Placement placement(ConstModuleRef net);
 
 /// A table with a row for each tensor: name, kind, dtype, shape, device, bytes.

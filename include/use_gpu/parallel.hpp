@@ -9,8 +9,8 @@
 //   });                                             // here all of it is done
 //
 // A std::thread alone would forget what the caller has set up (grad mode, TransferGuard,
-// DeviceScope), end the program when it throws, and use as many threads for a product on the CPU as
-// all the others do.
+// DeviceScope), end the program when it throws, and take as many CPU threads for each product as if
+// it were alone.
 #pragma once
 
 #include <c10/core/Device.h>

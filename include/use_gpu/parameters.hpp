@@ -7,8 +7,8 @@
 //
 //   auto values = use_gpu::read_parameters(net);           // copies, in host memory
 //   use_gpu::write_parameters(net, {{"0.weight", w}});     // in place, where the network lives
-//   use_gpu::save_parameters(net, "net.safetensors");      // the old file or the new one, never half
-//   use_gpu::load_parameters(net, "net.safetensors");      // exactly these names, or nothing changes
+//   use_gpu::save_parameters(net, "net.safetensors");    // the old file or the new one, never half
+//   use_gpu::load_parameters(net, "net.safetensors");    // exactly these names, or nothing changes
 //
 // "Parameters" are the registered parameters and buffers, by their names ("0.weight"); undefined
 // ones are left out. Many small tensors travel together, in few large transfers. The files are

@@ -56,7 +56,7 @@ requires ModuleHandle<std::invoke_result_t<Make&>>
 }
 
 /// To be called after a backward pass on each replica: writes the mean of the replicas' gradients
-/// over each of them, in place and equal to the bit. A gradient that is undefined on some replicas
+/// over each of them, in place, bit for bit equal. A gradient that is undefined on some replicas
 /// counts as zeros and is defined afterwards; one that is undefined on all stays so. Frozen
 /// parameters (requires_grad is false) and buffers are left alone; tied parameters count once; inf
 /// and nan travel as they are. Half and bfloat16 are summed in float32.

@@ -4,7 +4,7 @@
 // its error for operands on different devices names neither operand, shape nor remedy; these do:
 //
 //   at::Tensor Z = use_gpu::to_device(X, use_gpu::try_gpu(1));  // X itself if it is there already
-//   std::cout << use_gpu::show(use_gpu::checked_add(Y, Z));     // values, "float32[2, 3] on cuda:1"
+//   std::cout << use_gpu::show(use_gpu::checked_add(Y, Z));  // values, "float32[2, 3] on cuda:1"
 //   use_gpu::check_same_device("attention", {{"query", q}, {"key", k}});
 #pragma once
 
@@ -17,13 +17,13 @@
 namespace use_gpu {
 
 /// x on that device: x itself (same TensorImpl, no copy) if it is there already, also for "cpu:0",
-/// which LibTorch's x.to() copies. One copy otherwise, of which autograd knows; waits for it where
+/// which LibTorch's x.to() copies. Otherwise one copy, which autograd records; waits for it where
 /// the target is the CPU. ArgumentError if x is undefined, DeviceError if the device is not there.
-/// Chapter cell: `X.copyto(gpu(1))`, `X.cuda(1)`.
+/// Chapter cell: `Z.cuda(1) is Z`, `Z.as_in_ctx(try_gpu(1))`.
 [[nodiscard]] at::Tensor to_device(const at::Tensor& x, c10::Device device);
 
 /// A copy of x in new memory on that device, even if x is there already. Otherwise as to_device.
-/// Chapter cell: `Z.copyto(...)`.
+/// Chapter cell: `Z = X.cuda(1)`, `X.copyto(try_gpu(1))`.
 [[nodiscard]] at::Tensor copy_to(const at::Tensor& x, c10::Device device);
 
 /// x + y, as LibTorch's x.add(y) with broadcasting and type promotion. DeviceMismatch, before

@@ -9,16 +9,16 @@
 //   { use_gpu::ExplicitTransfers certain; y = x.cpu(); }
 //   std::cout << ledger;
 //
-// The scopes hold for this thread, for the backward passes that it starts, and for threads that take
-// over its at::ThreadLocalState, as those of parallel_on do; they nest strictly, like the braces they
-// stand in. Outside of them nothing costs more.
+// The scopes hold for this thread, for the backward passes that it starts, and for threads that
+// take over its at::ThreadLocalState, as those of parallel_on do; they nest strictly, like the
+// braces they stand in. Outside of them nothing costs more.
 //
 // What is seen: each copy between devices, and each value or size that the host reads from a
 // device, that goes through LibTorch's dispatcher: to(), cpu(), copy_(), Module::to,
-// torch::tensor(..., device), printing, saving, indexing with a mask or from the other side,
-// item(), bool conversions, and nonzero, masked_select, unique*, repeat_interleave, equal,
-// bincount, which read a size or a result back; other operations where their kernels do one of
-// these.
+// torch::tensor(..., device), printing, saving, indexing with a mask or from the other side (on
+// CUDA also assigning a number: x.index_put_({i}, 2) makes it on the host), item(), bool
+// conversions, and nonzero, masked_select, unique*, repeat_interleave, equal, bincount, which read
+// a size or a result back; other operations where their kernels do one of these.
 //
 // What is not seen: raw cudaMemcpy and direct at::_copy_from; what a communication library (NCCL,
 // Gloo) moves; a new std::thread and at::parallel_for; work that a replayed CUDA graph does;
@@ -60,7 +60,7 @@ class TransferLedger {
   [[nodiscard]] TransferCount count(Transfer kind) const;
 
   /// Times that the host waited to read one value or size: item(), bool conversions, nonzero ...
-  /// Not counted as copies too.
+  /// These do not count as copies.
   [[nodiscard]] std::int64_t item_reads() const;
 
   /// Whether nothing was transferred and nothing read.

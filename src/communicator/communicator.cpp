@@ -65,7 +65,7 @@ std::string call_text(const char* operation, const at::Tensor& x, const std::str
 }  // namespace
 
 CommunicatorError::CommunicatorError(const std::string& message)
-    : c10::Error(clipped(message, 400)) {}
+    : c10::Error(clipped(message, k_longest_message)) {}
 
 Communicator::Communicator(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Communicator::Communicator(Communicator&&) noexcept = default;

@@ -14,7 +14,6 @@
 #include <use_gpu/errors.hpp>
 #include <use_gpu/transfers.hpp>
 
-#include <algorithm>
 #include <sstream>
 
 #include "flat_buffers.hpp"
@@ -90,10 +89,10 @@ void broadcast_parameters(ModuleRef net, Communicator& group, int root) {
   const c10::InferenceMode inference;
   const auto tensors = distinct_tensors(all);
   for (const auto& bucket : buckets(tensors)) {
-    const auto group_of = select(tensors, bucket);
-    const auto flat = flatten(group_of);
+    const auto together = select(tensors, bucket);
+    const auto flat = flatten(together);
     group.broadcast(flat, root);
-    if (group.rank() != root) at::_foreach_copy_(group_of, unflatten(flat, group_of));
+    if (group.rank() != root) at::_foreach_copy_(together, unflatten(flat, together));
   }
 }
 
@@ -130,11 +129,11 @@ void average_gradients(ModuleRef net, Communicator& group) {
   const ExplicitTransfers certain;
   const c10::InferenceMode inference;
   for (const auto& bucket : buckets(gradients)) {
-    const auto group_of = select(gradients, bucket);
-    const auto flat = flatten(group_of);
+    const auto together = select(gradients, bucket);
+    const auto flat = flatten(together);
     group.all_reduce(flat, Reduce::mean);
-    const auto means = unflatten(flat, group_of);
-    at::_foreach_copy_(group_of, means);
+    const auto means = unflatten(flat, together);
+    at::_foreach_copy_(together, means);
   }
 }
 

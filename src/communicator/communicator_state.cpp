@@ -9,6 +9,7 @@
 #include <array>
 #include <future>
 #include <thread>
+#include <utility>
 
 #include "log_message.hpp"
 #include "message.hpp"
@@ -25,8 +26,8 @@ Communicator::State::~State() {
     const auto patience = std::min<std::chrono::milliseconds>(timeout, std::chrono::seconds(10));
     if (left.wait_for(patience) == std::future_status::ready) {
       left.get();
-    } else {
-      nccl->abort();
+    } else {  // abort() would wait for shutdown, which has LibTorch's lock; nothing is in flight
+      log_message(LogLevel::warning, "~Communicator: left NCCL without waiting for a peer");
     }
   } catch (const std::exception& error) {
     log_message(LogLevel::error, "~Communicator: " + cause_text(error));
@@ -87,10 +88,9 @@ void Communicator::State::run(const std::string& operation, bool on_nccl, const 
 void Communicator::State::give_up(const std::string& operation, const std::string& cause) {
   failure = operation + " on rank " + std::to_string(rank) + " of " + std::to_string(size) +
             " failed: " + cause + at_those_addresses(cause);
-  try {  // so that the others, who may be waiting for this rank, learn of it at once
-    if (nccl) nccl->abort();
-    nccl.reset();
-    gloo.reset();
+  try {            // so that the others, who may be waiting for this rank, learn of it at once
+    gloo.reset();  // its connections close; NCCL's abort may wait for those who have not heard yet
+    if (const auto leaving = std::exchange(nccl, nullptr)) leaving->abort();
   } catch (const std::exception& error) {
     log_message(LogLevel::error, "Communicator: " + cause_text(error));
   }

@@ -66,7 +66,9 @@ class Meeting {
       name_ = wait_for(number, hello_key);
     }
     if (store_->add(key("count", launch_.rank), 1) > 1)
-      throw_not_joined(launch_, "another process says that it is this rank.");
+      throw_not_joined(launch_,
+                       "another process says that it is this rank. Give each process a RANK, and "
+                       "each group a MASTER_PORT, of its own.");
     store_->set(key("here", launch_.rank), std::to_string(launch_.size) + ' ' + to_text(self));
 
     const auto verdict =
@@ -150,7 +152,8 @@ class Meeting {
     in >> size >> peer;
     if (size != launch_.size) {
       wrong = "rank " + std::to_string(rank) + " was started with WORLD_SIZE " +
-              std::to_string(size) + ", rank 0 with " + std::to_string(launch_.size) + '.';
+              std::to_string(size) + ", rank 0 with " + std::to_string(launch_.size) +
+              ". Start all with the same.";
     }
     return to_text(peer);
   }
@@ -173,7 +176,8 @@ Rendezvous meet(const LaunchEnvironment& launch, const std::string& gpu,
     } catch (const CommunicatorError&) {
       throw;
     } catch (const std::exception& error) {
-      throw_not_joined(launch, "no group is served there, or no longer: " + cause_text(error));
+      throw_not_joined(launch, "no group is served there, or no longer: " + cause_text(error) +
+                                   ". Is torchrun, or rank 0, still running there?");
     }
   });
   // On a thread of its own: a program at that port that takes connections and says nothing, or a

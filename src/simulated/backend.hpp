@@ -9,7 +9,7 @@
 //   pinned_memory.cpp   what asynchronous copies write to      c10::Allocator
 //   hooks.cpp      what generic LibTorch code asks a backend   at::PrivateUse1HooksInterface
 //   tensors.cpp    new tensors and views                       aten::empty, as_strided, view ...
-//   copies.cpp     every transfer                              aten::_copy_from, _local_scalar_dense
+//   copies.cpp     every transfer                              aten::_copy_from, item()
 //   fallback.cpp   all other operations, done by the CPU       the backend's boxed fallback
 //   simulate_gpus.cpp   the public function and the environment variable
 #pragma once
@@ -56,6 +56,8 @@ void postpone(c10::Stream stream, std::function<void()> work);
 void wait_for(const Moment& moment);
 void wait_for_device(c10::DeviceIndex index);
 
+/// Host memory, aligned as LibTorch's CPU kernels expect it; null where there is none.
+[[nodiscard]] void* allocate_aligned(std::size_t bytes) noexcept;
 [[nodiscard]] c10::DeviceAllocator& allocator() noexcept;
 [[nodiscard]] c10::Allocator& pinned_allocator() noexcept;
 [[nodiscard]] bool is_pinned(const void* data);

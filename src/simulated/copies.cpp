@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // Every transfer to, from and between simulated GPUs: LibTorch brings each copy_ of this backend
-// down to _copy_from, and each item() to _local_scalar_dense. Both are done when they return, but for
-// asynchronous copies into pinned memory, which streams.cpp postpones.
+// down to _copy_from, and each item() to _local_scalar_dense. Both are done when they return, but
+// for asynchronous copies into pinned memory, which streams.cpp postpones.
 #include <ATen/Functions.h>
 #include <torch/library.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// How many simulated GPUs there are, which one is current on this thread, and the streams and events
-// of the device-generic c10::Stream and c10::Event.
+// How many simulated GPUs there are, which one is current on this thread, and the streams and
+// events of the device-generic c10::Stream and c10::Event.
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <atomic>

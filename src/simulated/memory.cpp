@@ -15,8 +15,6 @@
 namespace use_gpu::simulated {
 namespace {
 
-constexpr std::size_t k_alignment = 64;  // as LibTorch's CPU kernels expect
-
 struct Block {
   void* data;
   std::size_t bytes;
@@ -30,8 +28,7 @@ struct Memory final : c10::DeviceAllocator {
     const auto [free, total] = getMemoryInfo(device.index());
     TORCH_CHECK_WITH(OutOfMemoryError, bytes <= free, device, " is out of memory: asked for ",
                      bytes, " bytes, ", free, " of ", total, " are free");
-    const auto rounded = (bytes + k_alignment - 1) / k_alignment * k_alignment;
-    void* const data = std::aligned_alloc(k_alignment, rounded);
+    void* const data = allocate_aligned(bytes);
     TORCH_CHECK_WITH(OutOfMemoryError, data != nullptr, device, ": the host has no memory for ",
                      bytes, " bytes");
     used_on(device.index()) += bytes;
@@ -81,6 +78,11 @@ void Memory::release(void* context) {
 }
 
 }  // namespace
+
+void* allocate_aligned(std::size_t bytes) noexcept {
+  constexpr std::size_t k_alignment = 64;
+  return std::aligned_alloc(k_alignment, (bytes + k_alignment - 1) / k_alignment * k_alignment);
+}
 
 c10::DeviceAllocator& allocator() noexcept { return memory(); }
 

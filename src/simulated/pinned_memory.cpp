@@ -13,17 +13,14 @@
 namespace use_gpu::simulated {
 namespace {
 
-constexpr std::size_t k_alignment = 64;  // as LibTorch's CPU kernels expect
-
 struct PinnedMemory final : c10::Allocator {
   c10::DataPtr allocate(std::size_t bytes) override {
-    const auto rounded = (bytes + k_alignment - 1) / k_alignment * k_alignment;
-    if (rounded == 0) return {nullptr, c10::kCPU};
-    void* const data = std::aligned_alloc(k_alignment, rounded);
+    if (bytes == 0) return {nullptr, c10::kCPU};
+    void* const data = allocate_aligned(bytes);
     if (data == nullptr) throw std::bad_alloc();
-    std::memset(data, 0xff, rounded);
+    std::memset(data, 0xff, bytes);
     const std::lock_guard lock(mutex_);
-    sizes_[data] = rounded;
+    sizes_[data] = bytes;
     return {data, data, &release, c10::kCPU};
   }
 

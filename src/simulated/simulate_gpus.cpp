@@ -16,22 +16,21 @@ namespace {
 
 constexpr const char* k_variable = "USE_GPU_SIMULATED_GPUS";
 
-// Runs when the library is loaded, before main(). An unset or empty variable asks for nothing; a
-// wrong one must not be taken for "no GPU", and there is nobody yet to catch an exception.
+// Runs when the library is loaded, before main(). An unset or empty variable asks for nothing, as 0
+// does; a wrong one must not be taken for "no GPU", and nobody is there yet to catch an exception.
 const bool g_environment_read = [] {
   const char* const value = std::getenv(k_variable);
   if (value == nullptr || *value == '\0') return true;
   const std::string_view text(value);
   int count = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-  if (error == std::errc() && end == text.data() + text.size() && count >= 1 &&
+  if (error == std::errc() && end == text.data() + text.size() && count >= 0 &&
       count <= simulated::k_most_devices) {
-    simulate_gpus(count);
+    if (count > 0) simulate_gpus(count);
     return true;
   }
-  std::fprintf(stderr,
-               "use_gpu: %s is %s, but must be a number of GPUs from 1 to %d; unset it for none\n",
-               k_variable, in_quotes(text).c_str(), simulated::k_most_devices);
+  std::fprintf(stderr, "use_gpu: %s is %s, but must be a number of GPUs from 0 to %d\n", k_variable,
+               in_quotes(text).c_str(), simulated::k_most_devices);
   std::_Exit(2);
 }();
 

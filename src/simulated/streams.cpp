@@ -7,7 +7,6 @@
 #include <array>
 #include <deque>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <utility>
 

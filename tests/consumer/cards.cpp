@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include <use_gpu/gpu_info.hpp>
 
 #include <iostream>

@@ -74,7 +74,7 @@ for (device, n, way), times in two_gpus.items():
 norm_log, _ = benchmarks("norm_log")
 for device in dict.fromkeys(device for device, _ in norm_log):
     ways = {way: times.median for (where, way), times in norm_log.items() if where == device}
-    needed = {"one result at a time", "MetricLog", "no log", "batched"}
+    needed = {"one result at a time", "MetricLog", "no log", "batched", "memory traffic alone"}
     if not needed | ({"CUDA graph"} if device.startswith("cuda") else set()) <= ways.keys():
         not_measured(f"norms on {device}", "-", "a result was wrong")
         failed = True
@@ -87,15 +87,21 @@ for device in dict.fromkeys(device for device, _ in norm_log):
         more = 100 * (log / ways["no log"] - 1)
         at_most(f"norms on {device}: MetricLog over no log", more, 5, "%")
         at_least(f"norms on {device}: one at a time over batched", alone / ways["batched"], 200)
+        at_most(f"norms on {device}: batched over its memory traffic alone",
+                ways["batched"] / ways["memory traffic alone"], 3, "x")
         at_least(f"norms on {device}: one at a time over a graph", alone / ways["CUDA graph"], 8)
 
 parameters, _ = benchmarks("parameters")
-for size in dict.fromkeys(size for _, _, size in parameters):
-    save, load = ({way: times.median for (what, way, s), times in parameters.items() if (what, s) == (this, size)}
-                  for this in ("save", "load"))
-    at_least(f"loading {size}: torch::load over load_parameters", load["torch"] / load["use_gpu"], 1.5)
-    for way in ("torch", "torch and fsync"):
-        at_least(f"saving {size}: {way} over save_parameters", save[way] / save["use_gpu"], 0.9)
+for where, size in dict.fromkeys((where, size) for where, _, _, size in parameters):
+    if "SIMULATED" in where:
+        continue
+    time = {what: {way: parameters[where, what, way, size].median for way in ways}
+            for what, ways in (("load", ("use_gpu", "torch")),
+                               ("save", ("use_gpu", "torch", "torch and fsync")))}
+    for what, way, goal in (("load", "torch", 1.5), ("save", "torch", 0.9),
+                            ("save", "torch and fsync", 0.9)):
+        at_least(f"{what} {size} on {where}: {way} over ours", time[what][way] / time[what]["use_gpu"],
+                 goal)
 
 apart = {what: float(time) for what, time in
          matches("communicator.txt", r"^(.+): median ([\d.e+-]+) ms")}
@@ -114,6 +120,7 @@ if not any(where.startswith("cuda") for where, _ in matmul):
                        ("two products of 8192 on two GPUs: one over both", "at least 1.9x"),
                        ("norms on a GPU: MetricLog over no log", "at most 5 %"),
                        ("norms on a GPU: one at a time over batched", "at least 200x"),
+                       ("norms on a GPU: batched over its memory traffic alone", "at most 3 x"),
                        ("norms on a GPU: one at a time over a graph", "at least 8x")):
         not_measured(what, goal, "no CUDA GPU")
 

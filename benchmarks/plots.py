@@ -102,7 +102,7 @@ def two_gpus(times, context):
             rows.append((f"{way}, n = {n}\n{device}", speedups, color))
     bars(figure, axes, rows, "{:.2f}")
     axes.axvline(1, color="gray")
-    axes.set(xlabel="times as fast as one after the other on one device")
+    axes.set(xlabel="speed-up over one after the other")
     return figure
 
 

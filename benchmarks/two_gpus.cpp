@@ -41,7 +41,7 @@ Products in_parallel(const Matmuls& matmuls, int times) {
 }
 
 void add_ways(int n, int times, c10::Device first, c10::Device second) {
-  const auto where = label(first) + (first == second ? "" : " and " + label(second));
+  const auto where = (first == second ? "" : first.str() + " and ") + label(second);
   const auto add = [=](const std::string& name, c10::Device other, auto work) {
     const auto make = [=]() -> Contender {
       const Matmuls matmuls = {{n, first, k_float32}, {n, other, k_float32}};

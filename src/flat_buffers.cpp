@@ -166,12 +166,18 @@ std::vector<at::Tensor> gather_to_host(at::TensorList tensors) {
       for (const auto i : bucket) host[i] = tensors[i].resolve_conj().resolve_neg().contiguous();
       continue;
     }
-    const auto flat = flatten(group);
-    const auto copy = empty_bytes(bytes_in(flat), at::kCPU);
-    transfer(copy, flat.view(at::kByte), staging_for(device, copy.numel()));
-    const auto views = unflatten(copy.view(flat.scalar_type()), group);
+    const auto flat = flatten(group).view(at::kByte);
+    const auto staging = staging_for(device, flat.numel());
+    const bool is_alone = bucket.size() == 1;  // and maybe larger than the staging memory
+    const auto copy = is_alone ? empty_bytes(flat.numel(), at::kCPU) : staging;
+    if (is_alone) {
+      transfer(copy, flat, staging);
+    } else {
+      copy.copy_(flat);
+    }
+    const auto views = unflatten(copy.view(group.front().scalar_type()), group);
     for (std::size_t i = 0; i < bucket.size(); ++i) {
-      host[bucket[i]] = bucket.size() == 1 ? views[i] : views[i].clone();
+      host[bucket[i]] = is_alone ? views[i] : views[i].clone();
     }
   }
   return host;

@@ -53,7 +53,7 @@ void place(ModuleRef net, c10::Device device) {
   torch::nn::Module& module = net.get();
   device = present_device(device);
   warn_if_nothing_is_registered(module, "place");
-  const c10::InferenceMode no_inference_mode(false);
+  const c10::InferenceMode no_inference_mode(false);  // for modules that override to()
   const at::NoGradGuard no_grad;
   const ExplicitTransfers certain;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <ATen/ops/view_as_real.h>
+#include <signal.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <use_gpu/communicator.hpp>
@@ -23,6 +24,30 @@ namespace {
 
 using Backend = c10::intrusive_ptr<c10d::Backend>;
 using RedOp = c10d::ReduceOp::RedOpType;
+
+// Gloo, and the store's server, write to connections whose other end may be gone, for which SIGPIPE
+// would end the process (Python ignores it, so that nobody sees this there). Threads that are
+// started in this scope inherit that it is blocked; to the program nothing changes.
+class SigpipeBlocked {
+ public:
+  SigpipeBlocked() {
+    ::sigemptyset(&sigpipe_);
+    ::sigaddset(&sigpipe_, SIGPIPE);
+    ::pthread_sigmask(SIG_BLOCK, &sigpipe_, &before_);
+  }
+  ~SigpipeBlocked() {
+    if (::sigismember(&before_, SIGPIPE) == 0) {
+      const timespec now{};
+      ::sigtimedwait(&sigpipe_, nullptr, &now);  // takes one that came meanwhile
+    }
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  SigpipeBlocked(const SigpipeBlocked&) = delete;
+  SigpipeBlocked& operator=(const SigpipeBlocked&) = delete;
+
+ private:
+  sigset_t sigpipe_{}, before_{};
+};
 
 Backend make_gloo(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                   const std::string& address, std::chrono::milliseconds timeout) {
@@ -86,6 +111,7 @@ Communicator Communicator::join(std::chrono::milliseconds timeout) {
   state->rank = launch->rank;
   state->size = launch->size;
 
+  const SigpipeBlocked blocked;
   auto [store, peers] = meet(*launch, cuda_uuid(state->device), timeout);
   state->peers = std::move(peers);
   const auto& own = state->peers[static_cast<std::size_t>(state->rank)];

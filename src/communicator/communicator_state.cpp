@@ -73,14 +73,18 @@ void Communicator::State::compare(const std::string& operation, const std::strin
 }
 
 void Communicator::State::run(const std::string& operation, bool on_nccl, const Start& start) {
+  constexpr std::chrono::seconds k_grace(5);  // in which Gloo's own time-out comes, if it does
+  c10::intrusive_ptr<c10d::Work> work;
   try {
-    const auto work = start(on_nccl ? *nccl : *gloo);
+    work = start(on_nccl ? *nccl : *gloo);
     if (on_nccl) {
       wait_for_nccl(*work, timeout);
     } else {
-      work->wait();
+      work->wait(timeout + k_grace);
     }
   } catch (const std::exception& error) {
+    // Gloo's threads block each other, and would never be joined.
+    if (!on_nccl && work && !work->isCompleted()) static_cast<void>(gloo.release());
     give_up(operation, cause_text(error));
   }
 }

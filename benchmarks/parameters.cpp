@@ -79,7 +79,7 @@ void measure(benchmark::State& state, c10::Device device, const Size& size, cons
       use_gpu::synchronize(device);
     }
   }
-  way.load(other, file);
+  if (is_save) way.load(other, file);
   require_values(other);
   std::filesystem::remove(file);
   state.SetBytesProcessed(state.iterations() * size.tensors * size.floats * 4);

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: MIT
+#include "kernels/operation.hpp"
+
+#include <ATen/ATen.h>
+#include <ATen/native/IndexingUtils.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include <functional>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "kernels/host_tensors.hpp"
+#include "kernels/inside_kernel.hpp"
+#include "kernels/random.hpp"
+#include "runtime/interface.hpp"
+
+namespace use_gpu::simulated_cuda {
+namespace {
+
+using Values = std::vector<c10::IValue>;
+
+// Calls visit(tensor) for each tensor of an argument.
+void for_each_tensor(const c10::IValue& value, const auto& visit) {
+  if (value.isTensor()) {
+    visit(value.toTensor());
+  } else if (value.isTensorList()) {
+    for (const at::Tensor& tensor : value.toTensorVector()) visit(tensor);
+  } else if (value.isOptionalTensorList()) {
+    for (const auto& tensor : value.toOptionalTensorVector()) {
+      if (tensor) visit(*tensor);
+    }
+  }
+}
+
+// The value with change(tensor) for each of its tensors.
+c10::IValue with_tensors(const c10::IValue& value, const auto& change) {
+  if (value.isTensor()) return change(value.toTensor());
+  if (value.isTensorList()) {
+    std::vector<at::Tensor> tensors;
+    for (const at::Tensor& tensor : value.toTensorVector()) tensors.push_back(change(tensor));
+    return tensors;
+  }
+  if (value.isOptionalTensorList()) {
+    c10::List<std::optional<at::Tensor>> tensors;
+    for (const auto& tensor : value.toOptionalTensorVector()) {
+      tensors.push_back(tensor ? std::optional(change(*tensor)) : std::nullopt);
+    }
+    return tensors;
+  }
+  return value;
+}
+
+bool writes_argument(const c10::FunctionSchema& schema, std::size_t index) {
+  const c10::Argument& argument = schema.arguments()[index];
+  if (const auto* const alias = argument.alias_info()) return alias->isWrite();
+  // These two write their running statistics and do not say so.
+  return (schema.name() == "aten::native_batch_norm" ||
+          schema.name() == "aten::batch_norm_update_stats") &&
+         argument.name().starts_with("running_");
+}
+
+// The argument that a result is, for one that an operation writes and returns.
+std::optional<std::size_t> returned_argument(const c10::FunctionSchema& schema,
+                                             const c10::Argument& result) {
+  const auto* const alias = result.alias_info();
+  if (alias == nullptr || !alias->isWrite()) return std::nullopt;
+  for (std::size_t i = 0; i < schema.arguments().size(); ++i) {
+    const auto* const other = schema.arguments()[i].alias_info();
+    if (other != nullptr && *other == *alias) return i;
+  }
+  return std::nullopt;
+}
+
+bool is_index_operation(const c10::FunctionSchema& schema) {
+  return schema.name() == "aten::index" || schema.name() == "aten::index_put_" ||
+         schema.name() == "aten::_index_put_impl_" || schema.name() == "aten::_unsafe_index" ||
+         schema.name() == "aten::_unsafe_index_put";
+}
+
+// Tensors that a CUDA kernel takes from the host.
+bool may_be_on_host(const c10::FunctionSchema& schema) {
+  return is_index_operation(schema) || schema.name() == "aten::_ctc_loss" ||
+         schema.name() == "aten::_ctc_loss_backward";
+}
+
+// The device of the operation: of its first CUDA tensor, else the one that it names, else the
+// current one.
+c10::Device device_of(const Values& arguments) {
+  std::optional<c10::Device> found, named;
+  for (const c10::IValue& argument : arguments) {
+    for_each_tensor(argument, [&](const at::Tensor& tensor) {
+      if (!found && tensor.defined() && tensor.is_cuda()) found = tensor.device();
+    });
+    if (argument.isDevice() && argument.toDevice().is_cuda()) named = argument.toDevice();
+  }
+  if (found) return *found;
+  if (named && named->has_index()) return *named;
+  return {c10::kCUDA, c10::cuda::current_device()};
+}
+
+void check_devices(const c10::FunctionSchema& schema, const Values& arguments, c10::Device device) {
+  if (may_be_on_host(schema)) return;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    for_each_tensor(arguments[i], [&](const at::Tensor& tensor) {
+      if (!tensor.defined() || (tensor.is_cpu() && tensor.dim() == 0)) return;
+      TORCH_CHECK(tensor.device() == device,
+                  "Expected all tensors to be on the same device, but found at least two devices, ",
+                  device, " and ", tensor.device(), "! (when checking argument for argument ",
+                  schema.arguments()[i].name(), " in method ", schema.name(), ")");
+    });
+  }
+}
+
+// As LibTorch's kernels do first: indices come to the device, masks are counted.
+void expand_indices(Values& arguments) {
+  c10::List<std::optional<at::Tensor>> expanded;
+  for (const at::Tensor& index : at::native::expandTensors(
+           arguments[0].toTensor(), arguments[1].toOptionalTensorList(), /*ensure_same_device=*/true)) {
+    expanded.push_back(index.defined() ? std::optional(index) : std::nullopt);
+  }
+  arguments[1] = expanded;
+}
+
+// An operation with its arguments as the CPU's kernel takes them.
+struct HostCall {
+  c10::OperatorHandle operation;
+  c10::DispatchKey key;
+  Values arguments;
+  std::vector<std::pair<std::size_t, std::function<at::Generator()>>> generators;
+
+  [[nodiscard]] Values operator()() const {
+    const InsideKernel inside;
+    torch::jit::Stack stack = arguments;
+    for (const auto& [index, make] : generators) stack[index] = make();
+    operation.redispatchBoxed(c10::DispatchKeySet(key), &stack);
+    return stack;
+  }
+};
+
+at::Tensor copied(const at::Tensor& view) { return view.defined() ? view.clone() : view; }
+
+// The call, on views of device memory. `apart`: what it writes, it writes to copies.
+HostCall make_call(const c10::OperatorHandle& operation, c10::DispatchKey key,
+                   const Values& arguments, bool apart) {
+  HostCall call{operation, key, arguments, {}};
+  const InsideKernel inside;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const bool writes = writes_argument(operation.schema(), i);
+    call.arguments[i] = with_tensors(arguments[i], [&](const at::Tensor& tensor) {
+      const at::Tensor view = host_view(tensor);
+      return apart && writes && tensor.defined() && tensor.is_cuda() ? copied(view) : view;
+    });
+    if (arguments[i].isDevice()) call.arguments[i] = c10::Device(c10::kCPU);
+  }
+  return call;
+}
+
+void add_generators(HostCall& call, const Values& arguments, c10::Device device) {
+  const auto& declared = call.operation.schema().arguments();
+  for (std::size_t i = 0; i < declared.size(); ++i) {
+    if (declared[i].name() != "generator") continue;
+    call.generators.emplace_back(
+        i, take_turn(arguments[i].isGenerator() ? std::optional(arguments[i].toGenerator())
+                                                : std::nullopt,
+                     device));
+  }
+}
+
+// The results as CUDA tensors, and what is to be written into them and into arguments.
+Values device_results(const c10::FunctionSchema& schema, const Values& arguments,
+                      const HostCall& call, const Values& host_results, c10::Device device,
+                      Writes& writes) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (!writes_argument(schema, i)) continue;
+    std::vector<at::Tensor> tensors, hosts;
+    for_each_tensor(arguments[i], [&](const at::Tensor& tensor) { tensors.push_back(tensor); });
+    for_each_tensor(call.arguments[i], [&](const at::Tensor& host) { hosts.push_back(host); });
+    for (std::size_t k = 0; k < tensors.size(); ++k) {
+      if (tensors[k].defined() && tensors[k].is_cuda()) {
+        update_device_tensor(tensors[k], hosts[k], writes);
+      }
+    }
+  }
+  Values results;
+  for (std::size_t r = 0; r < host_results.size(); ++r) {
+    if (const auto argument = returned_argument(schema, schema.returns()[r])) {
+      results.push_back(arguments[*argument]);
+    } else {
+      results.push_back(with_tensors(host_results[r], [&](const at::Tensor& host) {
+        return make_device_tensor(host, device, writes);
+      }));
+    }
+  }
+  return results;
+}
+
+// What each replay does: the call, on the memory that the program knows, and its results to where
+// the program has them.
+std::function<void()> replay_of(HostCall call, Values results) {
+  for (c10::IValue& result : results) {
+    result = with_tensors(result, [](const at::Tensor& tensor) { return host_view(tensor); });
+  }
+  return [call = std::move(call), results = std::move(results)] {
+    simulated_cuda_count_operation();
+    const Values fresh = call();
+    const InsideKernel inside;
+    for (std::size_t r = 0; r < results.size(); ++r) {
+      std::vector<at::Tensor> targets;
+      for_each_tensor(results[r], [&](const at::Tensor& target) { targets.push_back(target); });
+      std::size_t next = 0;
+      for_each_tensor(fresh[r], [&](const at::Tensor& value) {
+        const at::Tensor& target = targets[next++];
+        if (value.defined() && value.numel() > 0 && target.data_ptr() != value.data_ptr()) {
+          target.copy_(value);
+        }
+      });
+    }
+  };
+}
+
+}  // namespace
+
+void compute(const c10::OperatorHandle& operation, c10::DispatchKey host_key,
+             torch::jit::Stack* stack) {
+  const c10::FunctionSchema& schema = operation.schema();
+  Values arguments = torch::jit::pop(*stack, schema.arguments().size());
+  const c10::Device device = device_of(arguments);
+  const c10::cuda::CUDAGuard guard(device);
+  if (is_index_operation(schema)) expand_indices(arguments);
+  check_devices(schema, arguments, device);
+
+  cudaStream_t stream = c10::cuda::getCurrentCUDAStream(device.index()).stream();
+  const bool captured = simulated_cuda_is_capturing(stream);
+  const bool apart = captured || simulated_cuda_postpones();
+  C10_CUDA_CHECK(simulated_cuda_begin_operation(stream));
+
+  HostCall call = make_call(operation, host_key, arguments, apart);
+  add_generators(call, arguments, device);
+  const Values host_results = call();
+  Writes writes;
+  Values results;
+  {
+    const InsideKernel inside;
+    results = device_results(schema, arguments, call, host_results, device, writes);
+  }
+  if (captured) {
+    HostCall direct = make_call(operation, host_key, arguments, /*apart=*/false);
+    direct.generators = std::move(call.generators);
+    const std::function<void()> replay = replay_of(std::move(direct), results);
+    simulated_cuda_submit(stream, &replay);
+  } else {
+    simulated_cuda_count_operation();
+    if (apart && !writes.empty()) {
+      const std::function<void()> later = [writes = std::move(writes)] { write(writes); };
+      simulated_cuda_submit(stream, &later);
+    } else {
+      write(writes);
+    }
+  }
+  for (c10::IValue& result : results) stack->push_back(std::move(result));
+}
+
+}  // namespace use_gpu::simulated_cuda

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+//
+// Operations that simulated GPUs do not leave to the CPU's kernel of the same name.
+#pragma once
+
+#include <torch/library.h>
+
+namespace use_gpu::simulated_cuda {
+
+/// copy_: transfers stay LibTorch's own; what a CUDA kernel would do within a device is computed.
+void add_copy(torch::Library& library);
+
+/// What LibTorch has only for GPUs and modules of torch::nn need: the fused cells of LSTM and GRU,
+/// dropout, and what cuDNN would be asked for.
+void add_gpu_only(torch::Library& library);
+
+/// For a dry run: what LibTorch gives to NVIDIA's libraries, which count as one kernel each.
+void add_library_operations(torch::Library& library);
+
+}  // namespace use_gpu::simulated_cuda

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+//
+// cudaMemcpy and its kin. Copies between pinned and device memory wait in their stream's queue. Of
+// pageable memory CUDA copies a little aside and returns; else it returns when the copy is done.
+#include <cuda_runtime_api.h>
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "counts.hpp"
+#include "device_memory.hpp"
+#include "devices.hpp"
+#include "errors.hpp"
+#include "interface.hpp"
+#include "pinned_memory.hpp"
+#include "streams.hpp"
+
+using namespace use_gpu::simulated_cuda;
+
+namespace {
+
+constexpr std::size_t k_staged_bytes = std::size_t{64} << 10;
+
+// Rows of a matrix; a plain copy is one row.
+struct Copy {
+  void* to;
+  std::size_t to_pitch;
+  const void* from;
+  std::size_t from_pitch;
+  std::size_t width, height;
+
+  [[nodiscard]] std::size_t bytes() const { return width * height; }
+  [[nodiscard]] std::size_t extent(std::size_t pitch) const {
+    return height == 0 ? 0 : pitch * (height - 1) + width;
+  }
+};
+
+Copy row(void* to, const void* from, std::size_t bytes) {
+  return {to, bytes, from, bytes, bytes, 1};
+}
+
+CopyCount& count_of(const Copy& copy) {
+  const auto to = device_pointer(copy.to), from = device_pointer(copy.from);
+  if (to && from) {
+    return to->device == from->device ? counts().within_device : counts().between_devices;
+  }
+  if (to) return is_pinned(copy.from) ? counts().pinned_to_device : counts().pageable_to_device;
+  return is_pinned(copy.to) ? counts().device_to_pinned : counts().device_to_pageable;
+}
+
+void count(const Copy& copy) {
+  if (device_pointer(copy.to) || device_pointer(copy.from)) count_of(copy).add(copy.bytes());
+}
+
+void run(const Copy& copy) {
+  auto* to = static_cast<char*>(simulated_cuda_host_address(copy.to));
+  const auto* from = static_cast<const char*>(simulated_cuda_host_address(copy.from));
+  for (std::size_t row = 0; row < copy.height; ++row) {
+    std::memmove(to + row * copy.to_pitch, from + row * copy.from_pitch, copy.width);
+  }
+}
+
+bool is_pageable(const void* address) { return !device_pointer(address) && !is_pinned(address); }
+
+cudaError_t start(const Copy& copy, cudaStream_t handle) {
+  if (!is_allocated(copy.to, copy.extent(copy.to_pitch)) ||
+      !is_allocated(copy.from, copy.extent(copy.from_pitch))) {
+    return fail(cudaErrorInvalidValue);
+  }
+  CUstream_st& stream = stream_of(handle);
+  if (stream.recording) {
+    submit(stream, [copy] {
+      count(copy);
+      run(copy);
+    });
+    return cudaSuccess;
+  }
+  count(copy);
+  if (is_pageable(copy.from) && copy.height == 1 && copy.width <= k_staged_bytes &&
+      !is_pageable(copy.to)) {
+    const auto* const bytes = static_cast<const char*>(copy.from);
+    const auto staged = std::make_shared<std::vector<char>>(bytes, bytes + copy.width);
+    submit(stream, [to = copy.to, staged] { run(row(to, staged->data(), staged->size())); });
+    return cudaSuccess;
+  }
+  submit(stream, [copy] { run(copy); });
+  if (is_pageable(copy.from) || is_pageable(copy.to)) finish(stream);
+  return cudaSuccess;
+}
+
+cudaError_t set(void* address, int value, std::size_t bytes, cudaStream_t handle) {
+  if (!is_allocated(address, bytes)) return fail(cudaErrorInvalidValue);
+  const auto step = [address, value, bytes] {
+    ++counts().memory_sets;
+    std::memset(simulated_cuda_host_address(address), value, bytes);
+  };
+  submit(stream_of(handle), step);
+  return cudaSuccess;
+}
+
+}  // namespace
+
+extern "C" {
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind,
+                            cudaStream_t stream) {
+  SIMULATED_CUDA_ENTER();
+  return start(row(to, from, bytes), stream);
+}
+
+cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, std::size_t bytes,
+                                cudaStream_t stream) {
+  SIMULATED_CUDA_ENTER();
+  return start(row(to, from, bytes), stream);
+}
+
+cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from,
+                              std::size_t from_pitch, std::size_t width, std::size_t height,
+                              cudaMemcpyKind, cudaStream_t stream) {
+  SIMULATED_CUDA_ENTER();
+  return start({to, to_pitch, from, from_pitch, width, height}, stream);
+}
+
+cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
+  SIMULATED_CUDA_ENTER();
+  if (const cudaError_t failed = start(row(to, from, bytes), nullptr)) return failed;
+  finish(stream_of(nullptr));
+  return take_failure();
+}
+
+cudaError_t cudaMemsetAsync(void* address, int value, std::size_t bytes, cudaStream_t stream) {
+  SIMULATED_CUDA_ENTER();
+  return set(address, value, bytes, stream);
+}
+
+cudaError_t cudaMemset(void* address, int value, std::size_t bytes) {
+  SIMULATED_CUDA_ENTER();
+  if (const cudaError_t failed = set(address, value, bytes, nullptr)) return failed;
+  finish(stream_of(nullptr));
+  return take_failure();
+}
+}

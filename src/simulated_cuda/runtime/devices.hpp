@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+namespace use_gpu::simulated_cuda {
+
+/// The current device of this thread.
+int current_device();
+
+/// The device has a context from now on, and this thread a current one. CUDA makes one when memory,
+/// a stream, an event or a kernel needs it.
+void make_context(int device);
+
+bool has_context(int device);
+
+}  // namespace use_gpu::simulated_cuda

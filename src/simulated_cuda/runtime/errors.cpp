@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MIT
+#include "errors.hpp"
+
+#include <cuda_runtime_api.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "interface.hpp"
+
+namespace use_gpu::simulated_cuda {
+namespace {
+
+struct ErrorText {
+  cudaError_t code;
+  const char* name;
+  const char* text;
+};
+
+// The errors that LibTorch or a program can meet here, with CUDA's own texts.
+constexpr ErrorText k_errors[] = {
+    {cudaSuccess, "cudaSuccess", "no error"},
+    {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
+    {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
+    {cudaErrorInitializationError, "cudaErrorInitializationError", "initialization error"},
+    {cudaErrorInvalidSymbol, "cudaErrorInvalidSymbol", "invalid device symbol"},
+    {cudaErrorStubLibrary, "cudaErrorStubLibrary", "CUDA driver is a stub library"},
+    {cudaErrorInsufficientDriver, "cudaErrorInsufficientDriver",
+     "CUDA driver version is insufficient for CUDA runtime version"},
+    {cudaErrorDevicesUnavailable, "cudaErrorDevicesUnavailable",
+     "CUDA-capable device(s) is/are busy or unavailable"},
+    {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
+    {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
+    {cudaErrorNoKernelImageForDevice, "cudaErrorNoKernelImageForDevice",
+     "no kernel image is available for execution on the device"},
+    {cudaErrorECCUncorrectable, "cudaErrorECCUncorrectable",
+     "uncorrectable ECC error encountered"},
+    {cudaErrorOperatingSystem, "cudaErrorOperatingSystem",
+     "OS call failed or operation not supported on this OS"},
+    {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
+    {cudaErrorSymbolNotFound, "cudaErrorSymbolNotFound", "named symbol not found"},
+    {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
+    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress",
+     "an illegal memory access was encountered"},
+    {cudaErrorPeerAccessAlreadyEnabled, "cudaErrorPeerAccessAlreadyEnabled",
+     "peer access is already enabled"},
+    {cudaErrorAssert, "cudaErrorAssert", "device-side assert triggered"},
+    {cudaErrorHostMemoryAlreadyRegistered, "cudaErrorHostMemoryAlreadyRegistered",
+     "part or all of the requested memory range is already mapped"},
+    {cudaErrorHostMemoryNotRegistered, "cudaErrorHostMemoryNotRegistered",
+     "pointer does not correspond to a registered memory region"},
+    {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
+    {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
+    {cudaErrorSystemNotReady, "cudaErrorSystemNotReady", "system not yet initialized"},
+    {cudaErrorSystemDriverMismatch, "cudaErrorSystemDriverMismatch",
+     "system has unsupported display driver / cuda driver combination"},
+    {cudaErrorCompatNotSupportedOnDevice, "cudaErrorCompatNotSupportedOnDevice",
+     "forward compatibility was attempted on non supported HW"},
+    {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported",
+     "operation not permitted when stream is capturing"},
+    {cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated",
+     "operation failed due to a previous error during capture"},
+    {cudaErrorUnknown, "cudaErrorUnknown", "unknown error"},
+};
+
+const ErrorText* find_text(cudaError_t code) {
+  const auto* const found = std::ranges::find(k_errors, code, &ErrorText::code);
+  return found == std::end(k_errors) ? nullptr : found;
+}
+
+thread_local cudaError_t last_error = cudaSuccess;
+// What cudaGetErrorString says of this thread's last error that has more to tell. Without a
+// destructor: LibTorch calls CUDA until the very end of a process.
+struct Detail {
+  cudaError_t code;
+  char text[600];
+};
+thread_local Detail detail_of_last = {};
+
+// "cudaMalloc:3:2": the third call answers 2. "cudaGetDeviceCount:*:35": each call answers 35.
+struct Fault {
+  std::string function;
+  long call;  // 0: each
+  cudaError_t code;
+  std::atomic<long> calls = 0;
+};
+
+std::vector<Fault*> parse_faults(const char* text) {
+  std::vector<Fault*> faults;
+  std::istringstream entries(text ? text : "");
+  for (std::string entry; std::getline(entries, entry, ',');) {
+    std::istringstream parts(entry);
+    std::string function, call, code;
+    std::getline(parts, function, ':');
+    std::getline(parts, call, ':');
+    std::getline(parts, code);
+    faults.push_back(new Fault{std::move(function), call == "*" ? 0 : std::atol(call.c_str()),
+                               static_cast<cudaError_t>(std::atoi(code.c_str()))});
+  }
+  return faults;
+}
+
+// Replaced as a whole, and never freed: a call may be reading it.
+std::atomic<std::vector<Fault*>*>& faults() {
+  static std::atomic<std::vector<Fault*>*> faults =
+      new std::vector<Fault*>(parse_faults(std::getenv("SIMULATE_GPUS_FAULTS")));
+  return faults;
+}
+
+std::atomic<bool> forked = false;
+std::atomic<bool> used = false;
+
+}  // namespace
+
+cudaError_t fail(cudaError_t code, const std::string& detail) {
+  if (code == cudaSuccess) return code;
+  last_error = code;
+  if (!detail.empty()) {
+    detail_of_last.code = code;
+    std::snprintf(detail_of_last.text, sizeof detail_of_last.text, "%s: %s",
+                  find_text(code) ? find_text(code)->text : "CUDA error", detail.c_str());
+  } else if (detail_of_last.code == code) {
+    detail_of_last.code = cudaSuccess;
+  }
+  return code;
+}
+
+cudaError_t enter(const char* function) {
+  if (forked) return cudaErrorInitializationError;
+  for (Fault* fault : *faults()) {
+    if (fault->function != function) continue;
+    if (const long call = ++fault->calls; fault->call == 0 || fault->call == call) {
+      return fault->code;
+    }
+  }
+  return cudaSuccess;
+}
+
+void note_use() {
+  if (used.exchange(true)) return;
+  pthread_atfork(nullptr, nullptr, [] { forked = true; });
+}
+
+}  // namespace use_gpu::simulated_cuda
+
+using namespace use_gpu::simulated_cuda;
+
+void simulated_cuda_set_faults(const char* text) {
+  faults() = new std::vector<Fault*>(parse_faults(text));
+}
+
+extern "C" {
+
+cudaError_t cudaGetLastError() {
+  const cudaError_t code = last_error;
+  last_error = cudaSuccess;
+  return code;
+}
+
+cudaError_t cudaPeekAtLastError() { return last_error; }
+
+const char* cudaGetErrorString(cudaError_t code) {
+  if (code != cudaSuccess && code == detail_of_last.code) return detail_of_last.text;
+  const auto* const known = find_text(code);
+  return known ? known->text : "unrecognized error code";
+}
+
+const char* cudaGetErrorName(cudaError_t code) {
+  const auto* const known = find_text(code);
+  return known ? known->name : "unrecognized error code";
+}
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+#include "events.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <mutex>
+
+#include "counts.hpp"
+#include "devices.hpp"
+#include "errors.hpp"
+
+using namespace use_gpu::simulated_cuda;
+
+namespace {
+
+// Of all events: what one thread records, another may wait for.
+std::mutex mutex;
+
+CUevent_st copy_of(cudaEvent_t event) {
+  const std::scoped_lock lock(mutex);
+  return *event;
+}
+
+}  // namespace
+
+extern "C" {
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  SIMULATED_CUDA_ENTER();
+  make_context(current_device());
+  *event = new CUevent_st;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, 0); }
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  SIMULATED_CUDA_ENTER();
+  delete event;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
+  SIMULATED_CUDA_ENTER();
+  CUstream_st& stream = stream_of(handle);
+  // An event that was recorded is not ready before somebody waits, even if the stream had no work.
+  if (!stream.recording) submit(stream, [] {});
+  const std::scoped_lock lock(mutex);
+  *event = {.is_recorded = true,
+            .moment = stream.recording ? Moment{} : Moment{stream.queue, stream.queue->end()},
+            .recording = stream.recording,
+            .time = std::chrono::steady_clock::now()};
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned) {
+  return cudaEventRecord(event, stream);
+}
+
+// The answer is of now. Then the work goes on, so that a program which asks again and again ends.
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  SIMULATED_CUDA_ENTER();
+  const CUevent_st recorded = copy_of(event);
+  if (recorded.moment.is_finished()) return take_failure();
+  recorded.moment.finish();
+  return fail(cudaErrorNotReady);
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  SIMULATED_CUDA_ENTER();
+  ++counts().event_synchronizations;
+  const CUevent_st recorded = copy_of(event);
+  if (recorded.recording) return fail(cudaErrorStreamCaptureUnsupported);
+  recorded.moment.finish();
+  return take_failure();
+}
+
+// Of when they were recorded: a simulated time says nothing anyway.
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
+  SIMULATED_CUDA_ENTER();
+  const CUevent_st from = copy_of(start), to = copy_of(end);
+  if (!from.is_recorded || !to.is_recorded) return fail(cudaErrorInvalidResourceHandle);
+  if (!from.moment.is_finished() || !to.moment.is_finished()) return fail(cudaErrorNotReady);
+  *milliseconds = std::chrono::duration<float, std::milli>(to.time - from.time).count();
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned) {
+  SIMULATED_CUDA_ENTER();
+  CUstream_st& stream = stream_of(handle);
+  const CUevent_st recorded = copy_of(event);
+  if (recorded.recording) {  // the stream joins the capture
+    begin_capture(stream, recorded.recording);
+  } else if (!stream.recording && !recorded.moment.is_finished()) {
+    submit(stream, [moment = recorded.moment] { moment.finish(); });
+  }
+  make_context(stream.device);
+  return cudaSuccess;
+}
+}

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <chrono>
+#include <memory>
+
+#include "streams.hpp"
+
+/// A moment in a stream, or in a capture.
+struct CUevent_st {
+  bool is_recorded = false;
+  use_gpu::simulated_cuda::Moment moment;
+  std::shared_ptr<use_gpu::simulated_cuda::Recording> recording;
+  std::chrono::steady_clock::time_point time;
+};

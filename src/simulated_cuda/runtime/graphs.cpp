@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+//
+// CUDA graphs: what is given to a stream while it is captured is done at each launch of the graph,
+// in the order of the calls.
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+#include <memory>
+#include <utility>
+
+#include "counts.hpp"
+#include "devices.hpp"
+#include "errors.hpp"
+#include "interface.hpp"
+#include "streams.hpp"
+
+using namespace use_gpu::simulated_cuda;
+
+struct CUgraph_st {
+  std::shared_ptr<const Recording> recording;
+};
+
+struct CUgraphExec_st {
+  std::shared_ptr<const Recording> recording;
+};
+
+extern "C" {
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  SIMULATED_CUDA_ENTER();
+  static std::atomic<unsigned long long> ids = 0;
+  CUstream_st& captured = stream_of(stream);
+  // The default stream cannot be captured.
+  if (stream == nullptr || &captured != stream || captured.recording) {
+    return fail(cudaErrorStreamCaptureUnsupported);
+  }
+  begin_capture(captured, std::make_shared<Recording>(Recording{.id = ++ids, .steps = {}}));
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  SIMULATED_CUDA_ENTER();
+  const auto recording = stream_of(stream).recording;
+  *graph = nullptr;
+  if (!recording) return fail(cudaErrorInvalidValue);
+  end_capture(*recording);
+  if (recording->is_invalid) return fail(cudaErrorStreamCaptureInvalidated);
+  *graph = new CUgraph_st{recording};
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  SIMULATED_CUDA_ENTER();
+  const auto& recording = stream_of(stream).recording;
+  *status = !recording              ? cudaStreamCaptureStatusNone
+            : recording->is_invalid ? cudaStreamCaptureStatusInvalidated
+                                    : cudaStreamCaptureStatusActive;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status,
+                                     unsigned long long* id, cudaGraph_t* graph,
+                                     const cudaGraphNode_t** dependencies,
+                                     const cudaGraphEdgeData** edges,
+                                     std::size_t* num_dependencies) {
+  SIMULATED_CUDA_ENTER();
+  if (const cudaError_t failed = cudaStreamIsCapturing(stream, status)) return failed;
+  const auto& recording = stream_of(stream).recording;
+  if (id) *id = recording ? recording->id : 0;
+  if (graph) *graph = nullptr;
+  if (dependencies) *dependencies = nullptr;
+  if (edges) *edges = nullptr;
+  if (num_dependencies) *num_dependencies = 0;
+  return cudaSuccess;
+}
+
+// A thread's mode only decides what CUDA refuses during a capture, and nothing is refused here for
+// that reason.
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+  SIMULATED_CUDA_ENTER();
+  static thread_local cudaStreamCaptureMode current = cudaStreamCaptureModeGlobal;
+  std::swap(current, *mode);
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* exec, cudaGraph_t graph,
+                                          unsigned long long) {
+  SIMULATED_CUDA_ENTER();
+  *exec = new CUgraphExec_st{graph->recording};
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
+  SIMULATED_CUDA_ENTER();
+  submit(stream_of(stream), [recording = exec->recording] {
+    ++counts().graph_launches;
+    for (const Work& step : recording->steps) step();
+  });
+  return cudaSuccess;
+}
+
+// Each step is a node; there is nothing to be seen in it, and nobody looks.
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, std::size_t* count) {
+  SIMULATED_CUDA_ENTER();
+  if (nodes) return fail(cudaErrorNotSupported);
+  *count = graph->recording->steps.size();
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  SIMULATED_CUDA_ENTER();
+  delete graph;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+  SIMULATED_CUDA_ENTER();
+  delete exec;
+  return cudaSuccess;
+}
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+//
+// What the simulated CUDA runtime offers beside CUDA's own functions: to the kernels, which need to
+// reach device memory and to order their work in streams, to the stand-ins of the driver and of
+// NVML, and to tests, which find it with dlsym. Everything may be called from any thread.
+#pragma once
+
+#include <driver_types.h>
+
+#include <cstdint>
+#include <functional>
+
+extern "C" {
+
+/// Where the host reaches the byte that programs know as `address`. Memory of the host is where it
+/// is.
+void* simulated_cuda_host_address(const void* address);
+
+/// An operation that the program gives to a stream. What the stream was given before is done first,
+/// unless the stream is being captured. A fault that was asked for (cudaLaunchKernel) or a fork
+/// makes it an error, as for a launch.
+cudaError_t simulated_cuda_begin_operation(cudaStream_t stream);
+
+/// Counts an operation that is done now, or that a replay of a graph does.
+void simulated_cuda_count_operation();
+
+/// Whether what a kernel writes must be hidden from other streams until they wait for it. It need
+/// not be as long as there is only the default stream.
+bool simulated_cuda_postpones();
+
+bool simulated_cuda_is_capturing(cudaStream_t stream);
+
+/// Appends work to a stream, or to the graph that is captured from it. It runs when somebody waits
+/// for it, in the thread of whoever that is, and must not call CUDA.
+void simulated_cuda_submit(cudaStream_t stream, const std::function<void()>* work);
+
+/// Whether kernels are counted and not computed (simulate_gpus --dry-run).
+bool simulated_cuda_is_dry_run();
+
+/// The cards: the simulated GPUs before CUDA_VISIBLE_DEVICES hides some and orders the rest.
+int simulated_cuda_num_cards();
+std::uint64_t simulated_cuda_memory_bytes();
+/// The device that a card is for this program; -1 if it is hidden.
+int simulated_cuda_device_of_card(int card);
+std::uint64_t simulated_cuda_allocated_bytes(int device);
+/// Writes the card's UUID, as NVML prints it: at most 48 characters.
+void simulated_cuda_uuid_of_card(int card, char* uuid);
+
+/// Whether the device (a visible one) has a context, and whether this thread has a current one.
+bool simulated_cuda_has_context(int device);
+bool simulated_cuda_thread_has_context();
+
+/// A row of the summary, for tests: "host to device copies", "stream synchronizations" ...
+std::uint64_t simulated_cuda_count(const char* row);
+
+/// Replaces the faults that the environment asked for, and starts counting calls anew.
+void simulated_cuda_set_faults(const char* faults);
+}

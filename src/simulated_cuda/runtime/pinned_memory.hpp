@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+namespace use_gpu::simulated_cuda {
+
+/// Whether the address lies in host memory that the program pinned (cudaHostAlloc,
+/// cudaHostRegister): only there is an asynchronous copy one.
+bool is_pinned(const void* address);
+
+}  // namespace use_gpu::simulated_cuda

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: MIT
+#include "streams.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "counts.hpp"
+#include "devices.hpp"
+#include "errors.hpp"
+#include "interface.hpp"
+#include "settings.hpp"
+
+namespace use_gpu::simulated_cuda {
+namespace {
+
+// Never destroyed: LibTorch uses streams until the very end of a process.
+struct Streams {
+  std::mutex mutex;  // of all queues, and of what follows
+  std::condition_variable finished;
+  std::array<CUstream_st, k_most_gpus> default_streams;
+  std::set<CUstream_st*> made;
+  std::string failure;
+};
+
+Streams& streams() {
+  static auto* const streams = [] {
+    auto* const made = new Streams;
+    for (int device = 0; device < k_most_gpus; ++device) {
+      made->default_streams[static_cast<std::size_t>(device)].device = device;
+    }
+    return made;
+  }();
+  return *streams;
+}
+
+// Streams other than the default ones exist.
+std::atomic<bool> made_streams = false;
+
+CUstream_st& default_stream(int device) {
+  return streams().default_streams[static_cast<std::size_t>(device)];
+}
+
+std::vector<CUstream_st*> streams_where(const auto& condition) {
+  const std::scoped_lock lock(streams().mutex);
+  std::vector<CUstream_st*> found;
+  for (CUstream_st* stream : streams().made) {
+    if (condition(*stream)) found.push_back(stream);
+  }
+  for (CUstream_st& stream : streams().default_streams) {
+    if (condition(stream)) found.push_back(&stream);
+  }
+  return found;
+}
+
+void wait_for(CUstream_st& stream, const CUstream_st& other) {
+  const Moment moment{other.queue, other.queue->end()};
+  if (!moment.is_finished()) stream.queue->submit([moment] { moment.finish(); });
+}
+
+// The default stream waits for those that wait for it, and they for it (CUDA's "legacy default
+// stream"). LibTorch's streams do neither.
+void order_with_default_stream(CUstream_st& stream) {
+  if (!made_streams) return;
+  CUstream_st& ours = default_stream(stream.device);
+  if (stream.waits_for_default_stream) {
+    wait_for(stream, ours);
+  } else if (&stream == &ours) {
+    for (const CUstream_st* other : streams_where([&](const CUstream_st& candidate) {
+           return candidate.device == stream.device && candidate.waits_for_default_stream;
+         })) {
+      wait_for(stream, *other);
+    }
+  }
+}
+
+void finish_streams(const std::vector<CUstream_st*>& found) {
+  for (CUstream_st* stream : found) stream->queue->finish(stream->queue->end());
+}
+
+}  // namespace
+
+void Queue::submit(Work work) {
+  const std::scoped_lock lock(streams().mutex);
+  work_.push_back(std::move(work));
+  ++submitted_;
+}
+
+std::uint64_t Queue::end() const {
+  const std::scoped_lock lock(streams().mutex);
+  return submitted_;
+}
+
+bool Queue::is_finished(std::uint64_t place) const {
+  const std::scoped_lock lock(streams().mutex);
+  return finished_ >= place;
+}
+
+void Queue::finish(std::uint64_t place) {
+  std::unique_lock lock(streams().mutex);
+  while (finished_ < place) {
+    if (is_running_) {
+      streams().finished.wait(lock);
+      continue;
+    }
+    is_running_ = true;
+    Work work = std::move(work_.front());
+    work_.pop_front();
+    lock.unlock();
+    std::string failure;
+    try {
+      work();
+    } catch (const std::exception& error) {
+      failure = error.what();
+    }
+    work = nullptr;  // what it holds is freed without the lock
+    lock.lock();
+    if (!failure.empty()) streams().failure = std::move(failure);
+    is_running_ = false;
+    ++finished_;
+    streams().finished.notify_all();
+  }
+}
+
+CUstream_st& stream_of(cudaStream_t handle) {
+  if (handle == nullptr || handle == cudaStreamLegacy || handle == cudaStreamPerThread) {
+    return default_stream(current_device());
+  }
+  return *handle;
+}
+
+void submit(CUstream_st& stream, Work work) {
+  make_context(stream.device);
+  if (stream.recording) {
+    stream.recording->steps.push_back(std::move(work));
+    return;
+  }
+  order_with_default_stream(stream);
+  stream.queue->submit(std::move(work));
+}
+
+void finish(CUstream_st& stream) {
+  make_context(stream.device);
+  order_with_default_stream(stream);
+  stream.queue->finish(stream.queue->end());
+}
+
+void finish_device(int device) {
+  finish_streams(streams_where([&](const CUstream_st& stream) { return stream.device == device; }));
+}
+
+void finish_all() {
+  finish_streams(streams_where([](const CUstream_st&) { return true; }));
+}
+
+void begin_capture(CUstream_st& stream, std::shared_ptr<Recording> recording) {
+  const std::scoped_lock lock(streams().mutex);
+  stream.recording = std::move(recording);
+}
+
+void end_capture(const Recording& recording) {
+  const std::scoped_lock lock(streams().mutex);
+  for (CUstream_st* stream : streams().made) {
+    if (stream->recording.get() == &recording) stream->recording = nullptr;
+  }
+}
+
+bool is_capturing_on(int device) {
+  if (!made_streams) return false;
+  return !streams_where([&](const CUstream_st& stream) {
+            return stream.device == device && stream.recording != nullptr;
+          }).empty();
+}
+
+cudaError_t take_failure() {
+  const std::scoped_lock lock(streams().mutex);
+  if (streams().failure.empty()) return cudaSuccess;
+  return fail(cudaErrorLaunchFailure, std::exchange(streams().failure, {}));
+}
+
+}  // namespace use_gpu::simulated_cuda
+
+using namespace use_gpu::simulated_cuda;
+
+extern "C" {
+
+bool simulated_cuda_postpones() { return made_streams; }
+
+bool simulated_cuda_is_capturing(cudaStream_t stream) {
+  return stream_of(stream).recording != nullptr;
+}
+
+void simulated_cuda_submit(cudaStream_t stream, const std::function<void()>* work) {
+  submit(stream_of(stream), *work);
+}
+
+cudaError_t simulated_cuda_begin_operation(cudaStream_t handle) {
+  if (const cudaError_t refused = enter("cudaLaunchKernel")) return fail(refused);
+  CUstream_st& stream = stream_of(handle);
+  make_context(stream.device);
+  if (!stream.recording) finish(stream);
+  return cudaSuccess;
+}
+
+void simulated_cuda_count_operation() { ++counts().operations; }
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
+  SIMULATED_CUDA_ENTER();
+  make_context(current_device());
+  *stream = new CUstream_st{.device = current_device(),
+                            .priority = priority,
+                            .waits_for_default_stream = (flags & cudaStreamNonBlocking) == 0};
+  const std::scoped_lock lock(streams().mutex);
+  streams().made.insert(*stream);
+  made_streams = true;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  return cudaStreamCreateWithPriority(stream, flags, 0);
+}
+
+cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  return cudaStreamCreateWithPriority(stream, cudaStreamDefault, 0);
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  SIMULATED_CUDA_ENTER();
+  finish(*stream);
+  {
+    const std::scoped_lock lock(streams().mutex);
+    streams().made.erase(stream);
+  }
+  delete stream;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
+  SIMULATED_CUDA_ENTER();
+  *priority = stream_of(stream).priority;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
+  SIMULATED_CUDA_ENTER();
+  CUstream_st& stream = stream_of(handle);
+  if (stream.recording) {
+    stream.recording->is_invalid = true;
+    return fail(cudaErrorStreamCaptureUnsupported);
+  }
+  ++counts().stream_synchronizations;
+  finish(stream);
+  return take_failure();
+}
+
+// The answer is of now. Then the work goes on, so that a program which asks again and again ends.
+cudaError_t cudaStreamQuery(cudaStream_t handle) {
+  SIMULATED_CUDA_ENTER();
+  CUstream_st& stream = stream_of(handle);
+  if (stream.recording) {
+    stream.recording->is_invalid = true;
+    return fail(cudaErrorStreamCaptureUnsupported);
+  }
+  const bool is_ready = stream.queue->is_finished(stream.queue->end());
+  finish(stream);
+  return is_ready ? take_failure() : fail(cudaErrorNotReady);
+}
+
+cudaError_t cudaDeviceSynchronize() {
+  SIMULATED_CUDA_ENTER();
+  if (is_capturing_on(current_device())) return fail(cudaErrorStreamCaptureUnsupported);
+  make_context(current_device());
+  ++counts().device_synchronizations;
+  finish_device(current_device());
+  return take_failure();
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+  SIMULATED_CUDA_ENTER();
+  submit(stream_of(stream), [=] { function(data); });
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void* data,
+                                  unsigned) {
+  SIMULATED_CUDA_ENTER();
+  submit(stream_of(stream), [=] { callback(stream, cudaSuccess, data); });
+  return cudaSuccess;
+}
+}

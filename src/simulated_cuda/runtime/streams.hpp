@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+//
+// Streams. Work that is given to a stream waits in its queue until somebody needs it done: a
+// synchronization, the next operation in the same stream, or a stream that was told to wait for it
+// by an event. So a program that forgets to wait sees the old value, always, where a real GPU would
+// show it now and then.
+#pragma once
+
+#include <driver_types.h>
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace use_gpu::simulated_cuda {
+
+using Work = std::function<void()>;
+
+/// The work of one stream, in order.
+class Queue {
+ public:
+  void submit(Work work);
+
+  /// The place behind all that was submitted.
+  [[nodiscard]] std::uint64_t end() const;
+  [[nodiscard]] bool is_finished(std::uint64_t place) const;
+
+  /// Does everything before the place, in this thread, or waits for the thread that does it. A
+  /// place is finished only after all that it waits for, and each of these was submitted before it:
+  /// so no two threads wait for each other.
+  void finish(std::uint64_t place);
+
+ private:
+  std::deque<Work> work_;
+  std::uint64_t submitted_ = 0, finished_ = 0;
+  bool is_running_ = false;
+};
+
+/// A moment in a stream; done from the start if it has no queue.
+struct Moment {
+  std::shared_ptr<Queue> queue;
+  std::uint64_t place = 0;
+
+  [[nodiscard]] bool is_finished() const { return !queue || queue->is_finished(place); }
+  void finish() const {
+    if (queue) queue->finish(place);
+  }
+};
+
+/// What was captured from streams, to be done at each launch of the graph.
+struct Recording {
+  unsigned long long id;
+  bool is_invalid = false;
+  std::vector<Work> steps;
+};
+
+/// The stream that a handle stands for; the default stream of the current device for null.
+CUstream_st& stream_of(cudaStream_t handle);
+
+/// Gives work to the stream, or to its capture. Makes the device's context.
+void submit(CUstream_st& stream, Work work);
+
+/// Does all that the stream was given. Not for one that is captured.
+void finish(CUstream_st& stream);
+
+/// Does all that the device's streams, or all streams, were given.
+void finish_device(int device);
+void finish_all();
+
+/// Captures from the stream: into a recording of its own, or one that another stream began.
+void begin_capture(CUstream_st& stream, std::shared_ptr<Recording> recording);
+
+/// No stream is captured into the recording any more.
+void end_capture(const Recording& recording);
+
+/// Whether a stream of the device is being captured.
+bool is_capturing_on(int device);
+
+/// What went wrong in work that was postponed; success the next time. For synchronizations.
+cudaError_t take_failure();
+
+}  // namespace use_gpu::simulated_cuda
+
+struct CUstream_st {
+  int device = 0;
+  int priority = 0;
+  bool waits_for_default_stream = false;
+  std::shared_ptr<use_gpu::simulated_cuda::Queue> queue =
+      std::make_shared<use_gpu::simulated_cuda::Queue>();
+  std::shared_ptr<use_gpu::simulated_cuda::Recording> recording = {};  // while it is captured
+};

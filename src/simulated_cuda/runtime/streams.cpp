@@ -205,7 +205,9 @@ cudaError_t simulated_cuda_begin_operation(cudaStream_t handle) {
   if (const cudaError_t refused = enter("cudaLaunchKernel")) return fail(refused);
   CUstream_st& stream = stream_of(handle);
   make_context(stream.device);
-  if (!stream.recording) finish(stream);
+  if (stream.recording) return cudaSuccess;
+  finish(stream);
+  stream.queue->submit([] {});  // so that the stream is busy until somebody waits for it
   return cudaSuccess;
 }
 

@@ -152,6 +152,17 @@ TEST(Streams, ANewTensorOfAnotherStreamIsNotThereYet) {
   EXPECT_TRUE(y.cpu().equal(torch::full({4}, 6.0)));
 }
 
+TEST(Streams, AreBusyUntilTheyAreWaitedFor) {
+  const CUDAStream stream = c10::cuda::getDefaultCUDAStream(0);
+  synchronize();
+  EXPECT_TRUE(stream.query());
+  const Tensor x = torch::ones({4}, k_gpu);
+  EXPECT_FALSE(stream.query());
+  synchronize();
+  at::cuda::sleep(1000);
+  EXPECT_FALSE(stream.query());
+}
+
 TEST(Streams, APollingProgramEnds) {
   at::cuda::CUDAEvent event;
   Tensor host = torch::zeros({4}, pinned());
@@ -308,10 +319,19 @@ TEST(Fork, TheChildCannotUseTheGpusOfItsParent) {
 }
 
 TEST(Kernels, ThatCannotBeComputedAreRefusedByName) {
-  EXPECT_TRUE(has(error_of([] { at::cuda::sleep(1); }), "the CUDA kernel at::cuda"));
+  EXPECT_TRUE(has(error_of([] { (void)at::quantize_per_tensor(torch::ones({4}, k_gpu), 0.1, 0, torch::kQInt8); }),
+                  "Simulated GPUs have no quantized tensors"));
   const Tensor q = torch::rand({1, 2, 4, 8}, torch::TensorOptions(k_gpu).dtype(torch::kHalf));
   EXPECT_TRUE(has(error_of([&] { (void)at::_scaled_dot_product_flash_attention(q, q, q); }),
                   "Simulated GPUs have no aten::_scaled_dot_product_flash_attention"));
+}
+
+// LibTorch does not look at the error of this launch, so it comes with the next operation.
+TEST(Kernels, ThatAreRefusedUnseenAreReportedBeforeTheirValuesAreRead) {
+  const Tensor nested = torch::nested::nested_tensor({torch::rand({2, 3}), torch::rand({3, 3})}).to(k_gpu);
+  const auto read = [&] { (void)torch::nested::to_padded_tensor(nested, 0.0).cpu(); };
+  EXPECT_TRUE(has(error_of(read), "the CUDA kernel at::native::add_padding"));
+  EXPECT_TRUE(torch::ones({4}, k_gpu).cpu().equal(torch::ones({4})));
 }
 
 TEST(Kernels, DoNotDependOnFlags) {

@@ -75,6 +75,7 @@ at::Tensor make_device_tensor(const at::Tensor& host, c10::Device device, Writes
                       make_device_tensor(plain_indices, device, writes),
                       make_device_tensor(host.values(), device, writes), host);
   }
+  TORCH_CHECK_NOT_IMPLEMENTED(!host.is_quantized(), "Simulated GPUs have no quantized tensors");
   at::Tensor made = at::empty_strided(host.sizes(), host.strides(), host.options().device(device));
   if (host.is_conj()) made._set_conj(true);
   if (host.is_neg()) made._set_neg(true);

@@ -64,6 +64,7 @@ void run(const Copy& copy) {
 bool is_pageable(const void* address) { return !device_pointer(address) && !is_pinned(address); }
 
 cudaError_t start(const Copy& copy, cudaStream_t handle) {
+  if (const cudaError_t refused = unreported_refusal()) return refused;
   if (!is_allocated(copy.to, copy.extent(copy.to_pitch)) ||
       !is_allocated(copy.from, copy.extent(copy.from_pitch))) {
     return fail(cudaErrorInvalidValue);

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
 #include <sstream>
 #include <utility>
 #include <vector>
@@ -113,6 +114,25 @@ std::atomic<std::vector<Fault*>*>& faults() {
   return faults;
 }
 
+// The refusal of a launch that nobody has asked for.
+struct Refusal {
+  std::mutex mutex;
+  std::atomic<bool> is_unreported = false;
+  std::string kernel;
+};
+
+Refusal& refusal() {
+  static auto* const refusal = new Refusal;
+  return *refusal;
+}
+
+cudaError_t fail_with_refusal(const std::string& kernel) {
+  return fail(cudaErrorNotSupported,
+              "the CUDA kernel " + kernel +
+                  " was launched, which simulated GPUs cannot run. They compute the operations "
+                  "that LibTorch has for the CPU too; see docs/simulated_gpus.md");
+}
+
 std::atomic<bool> forked = false;
 std::atomic<bool> used = false;
 
@@ -142,6 +162,20 @@ cudaError_t enter(const char* function) {
   return cudaSuccess;
 }
 
+cudaError_t refuse_launch(const std::string& kernel) {
+  const std::scoped_lock lock(refusal().mutex);
+  refusal().kernel = kernel;
+  refusal().is_unreported = true;
+  return fail_with_refusal(kernel);
+}
+
+cudaError_t unreported_refusal() {
+  if (!refusal().is_unreported) return cudaSuccess;
+  const std::scoped_lock lock(refusal().mutex);
+  if (!refusal().is_unreported.exchange(false)) return cudaSuccess;
+  return fail_with_refusal(refusal().kernel);
+}
+
 void note_use() {
   if (used.exchange(true)) return;
   pthread_atfork(nullptr, nullptr, [] { forked = true; });
@@ -160,6 +194,7 @@ extern "C" {
 cudaError_t cudaGetLastError() {
   const cudaError_t code = last_error;
   last_error = cudaSuccess;
+  if (code == cudaErrorNotSupported) refusal().is_unreported = false;
   return code;
 }
 

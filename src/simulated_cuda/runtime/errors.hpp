@@ -17,6 +17,12 @@ cudaError_t fail(cudaError_t code, const std::string& detail = {});
 /// that used a GPU. To be called first, with the function's own name.
 cudaError_t enter(const char* function);
 
+/// Refuses a launch. LibTorch does not look at the error of every launch; one that nobody has asked
+/// for is the answer of the next operation, copy or synchronization, so that nobody reads a value
+/// that was not computed.
+cudaError_t refuse_launch(const std::string& kernel);
+cudaError_t unreported_refusal();
+
 /// From now on a child of fork cannot use CUDA: this process has.
 void note_use();
 

@@ -180,6 +180,7 @@ bool is_capturing_on(int device) {
 }
 
 cudaError_t take_failure() {
+  if (const cudaError_t refused = unreported_refusal()) return refused;
   const std::scoped_lock lock(streams().mutex);
   if (streams().failure.empty()) return cudaSuccess;
   return fail(cudaErrorLaunchFailure, std::exchange(streams().failure, {}));
@@ -203,6 +204,7 @@ void simulated_cuda_submit(cudaStream_t stream, const std::function<void()>* wor
 
 cudaError_t simulated_cuda_begin_operation(cudaStream_t handle) {
   if (const cudaError_t refused = enter("cudaLaunchKernel")) return fail(refused);
+  if (const cudaError_t refused = unreported_refusal()) return refused;
   CUstream_st& stream = stream_of(handle);
   make_context(stream.device);
   if (stream.recording) return cudaSuccess;

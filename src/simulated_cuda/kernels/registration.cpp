@@ -7,6 +7,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <deque>
 #include <set>
 #include <string>
 
@@ -72,7 +73,8 @@ std::string short_name(const c10::OperatorName& name) {
 
 // Never destroyed: what is registered stays until the end of the process.
 torch::Library& library_of(c10::DispatchKey key) {
-  return *new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
+  static auto* const libraries = new std::deque<torch::Library>;
+  return libraries->emplace_back(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
 }
 
 template <c10::DispatchKey device_key, c10::DispatchKey host_key>

@@ -8,6 +8,8 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
+#include <memory>
 #include <mutex>
 #include <sstream>
 #include <utility>
@@ -90,28 +92,39 @@ struct Fault {
   long call;  // 0: each
   cudaError_t code;
   std::atomic<long> calls = 0;
+
+  Fault(std::string name, long number, cudaError_t answer)
+      : function(std::move(name)), call(number), code(answer) {}
 };
 
-std::vector<Fault*> parse_faults(const char* text) {
-  std::vector<Fault*> faults;
-  std::istringstream entries(text ? text : "");
-  for (std::string entry; std::getline(entries, entry, ',');) {
-    std::istringstream parts(entry);
-    std::string function, call, code;
-    std::getline(parts, function, ':');
-    std::getline(parts, call, ':');
-    std::getline(parts, code);
-    faults.push_back(new Fault{std::move(function), call == "*" ? 0 : std::atol(call.c_str()),
-                               static_cast<cudaError_t>(std::atoi(code.c_str()))});
-  }
-  return faults;
-}
+// Replaced as a whole, and kept: a call may be reading what was replaced.
+struct Faults {
+  std::mutex mutex;
+  std::vector<std::unique_ptr<std::deque<Fault>>> all;
+  std::atomic<std::deque<Fault>*> current = nullptr;
 
-// Replaced as a whole, and never freed: a call may be reading it.
-std::atomic<std::vector<Fault*>*>& faults() {
-  static std::atomic<std::vector<Fault*>*> faults =
-      new std::vector<Fault*>(parse_faults(std::getenv("SIMULATE_GPUS_FAULTS")));
-  return faults;
+  explicit Faults(const char* text) { set(text ? text : ""); }
+
+  void set(const std::string& text) {
+    auto parsed = std::make_unique<std::deque<Fault>>();
+    std::istringstream entries(text);
+    for (std::string entry; std::getline(entries, entry, ',');) {
+      std::istringstream parts(entry);
+      std::string function, call, code;
+      std::getline(parts, function, ':');
+      std::getline(parts, call, ':');
+      std::getline(parts, code);
+      parsed->emplace_back(std::move(function), call == "*" ? 0 : std::atol(call.c_str()),
+                           static_cast<cudaError_t>(std::atoi(code.c_str())));
+    }
+    const std::scoped_lock lock(mutex);
+    current = all.emplace_back(std::move(parsed)).get();
+  }
+};
+
+Faults& faults() {
+  static auto* const faults = new Faults(std::getenv("SIMULATE_GPUS_FAULTS"));
+  return *faults;
 }
 
 // The refusal of a launch that nobody has asked for.
@@ -153,10 +166,10 @@ cudaError_t fail(cudaError_t code, const std::string& detail) {
 
 cudaError_t enter(const char* function) {
   if (forked) return cudaErrorInitializationError;
-  for (Fault* fault : *faults()) {
-    if (fault->function != function) continue;
-    if (const long call = ++fault->calls; fault->call == 0 || fault->call == call) {
-      return fault->code;
+  for (Fault& fault : *faults().current) {
+    if (fault.function != function) continue;
+    if (const long call = ++fault.calls; fault.call == 0 || fault.call == call) {
+      return fault.code;
     }
   }
   return cudaSuccess;
@@ -185,9 +198,7 @@ void note_use() {
 
 using namespace use_gpu::simulated_cuda;
 
-void simulated_cuda_set_faults(const char* text) {
-  faults() = new std::vector<Fault*>(parse_faults(text));
-}
+void simulated_cuda_set_faults(const char* text) { faults().set(text); }
 
 extern "C" {
 

@@ -141,7 +141,8 @@ nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t handle, unsign
   return list_processes(handle, count, processes);
 }
 
-nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t, unsigned, nvmlIntNvLinkDeviceType_t*) {
+nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t, unsigned,
+                                                 nvmlIntNvLinkDeviceType_t*) {
   return NVML_ERROR_NOT_SUPPORTED;
 }
 

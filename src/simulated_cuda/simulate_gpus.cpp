@@ -70,7 +70,8 @@ std::uint64_t parse_memory(std::string_view text) {
   const auto number = parse_number<std::uint64_t>(digits);
   constexpr std::uint64_t k_most = std::uint64_t{1} << 40;
   if (!number || *number > k_most >> shift || *number << shift <= k_reserved_bytes) {
-    stop("--memory " + std::string(text) + ": expected a size from 17MiB to 1024GiB, as in 8GiB or 512MiB");
+    stop("--memory " + std::string(text) +
+         ": expected a size from 17MiB to 1024GiB, as in 8GiB or 512MiB");
   }
   return *number << shift;
 }
@@ -93,7 +94,8 @@ std::filesystem::path library_folder() {
 std::string preloads() {
   const std::string folder = library_folder();
   if (folder.find_first_of(" :") != std::string::npos) {
-    stop("its libraries are in \"" + folder + "\", and a preloaded library's path may have no space or colon");
+    stop("its libraries are in \"" + folder +
+         "\", and a preloaded library's path may have no space or colon");
   }
   std::string list;
   for (const char* library : {SIMULATED_CUDA_RUNTIME, "libcuda.so.1", "libnvidia-ml.so.1"}) {
@@ -109,7 +111,9 @@ std::string preloads() {
 
 void set_variable(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
 
-void set_or_unset(const char* name, bool on) { on ? set_variable(name, "1") : static_cast<void>(unsetenv(name)); }
+void set_or_unset(const char* name, bool on) {
+  on ? set_variable(name, "1") : static_cast<void>(unsetenv(name));
+}
 
 }  // namespace
 
@@ -131,13 +135,15 @@ int main(int argc, char** argv) {
     } else if (option.starts_with("--memory=")) {
       memory = parse_memory(option.substr(std::strlen("--memory=")));
     } else {
-      stop_with_usage((option == "--memory" ? "no size after " : "unknown option ") + std::string(option));
+      stop_with_usage((option == "--memory" ? "no size after " : "unknown option ") +
+                      std::string(option));
     }
   }
   if (next == argc) stop_with_usage("no number of GPUs");
   const auto count = parse_number<int>(argv[next]);
   if (!count || *count < 0 || *count > k_most_gpus) {
-    stop_with_usage("the number of GPUs is \"" + std::string(argv[next]) + "\", expected 0 to " + std::to_string(k_most_gpus));
+    stop_with_usage("the number of GPUs is \"" + std::string(argv[next]) + "\", expected 0 to " +
+                    std::to_string(k_most_gpus));
   }
   if (++next == argc) stop_with_usage("no program");
 

@@ -2,18 +2,24 @@
 //
 // Every module of torch::nn on a simulated GPU: outputs and gradients are the CPU's, or the module
 // is refused by name. Prints the table that docs/simulated_gpus.md shows.
+#include <dlfcn.h>
 #include <glob.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
+#include <torch/version.h>
 
+#include <algorithm>
 #include <fstream>
 #include <functional>
 #include <iostream>
 #include <map>
 #include <regex>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
+
+#include "kernels/registration.hpp"
 
 namespace {
 
@@ -44,10 +50,17 @@ template <class Return>
 Tensors forward(nn::AnyModule& module, const Tensors& x) {
   Tensors outputs;
   switch (x.size()) {
-    case 1: collect(outputs, module.forward<Return>(x[0])); break;
-    case 2: collect(outputs, module.forward<Return>(x[0], x[1])); break;
-    case 3: collect(outputs, module.forward<Return>(x[0], x[1], x[2])); break;
-    default: collect(outputs, module.forward<Return>(x[0], x[1], x[2], x[3]));
+    case 1:
+      collect(outputs, module.forward<Return>(x[0]));
+      break;
+    case 2:
+      collect(outputs, module.forward<Return>(x[0], x[1]));
+      break;
+    case 3:
+      collect(outputs, module.forward<Return>(x[0], x[1], x[2]));
+      break;
+    default:
+      collect(outputs, module.forward<Return>(x[0], x[1], x[2], x[3]));
   }
   return outputs;
 }
@@ -70,7 +83,8 @@ Tensors run(const torch::Device& device, const Make& make, const Tensors& inputs
   Tensor loss = torch::zeros({}, device);
   for (const Tensor& output : found) {
     if (!output.requires_grad()) continue;
-    const Tensor places = torch::arange(1, output.numel() + 1, output.options().requires_grad(false));
+    const Tensor places =
+        torch::arange(1, output.numel() + 1, output.options().requires_grad(false));
     loss = loss + (output * places.reshape(output.sizes()).sin()).sum();
   }
   if (loss.requires_grad()) loss.backward();
@@ -103,7 +117,9 @@ void check(const std::string& name, const Tensors& inputs, const Make& make,
   for (std::size_t i = 0; i < found.size(); ++i) {
     EXPECT_TRUE(torch::allclose(found[i].to(torch::kDouble), expected[i].to(torch::kDouble), 1e-4,
                                 1e-5, /*equal_nan=*/true))
-        << name << ", tensor " << i << '\n' << found[i] << '\n' << expected[i];
+        << name << ", tensor " << i << '\n'
+        << found[i] << '\n'
+        << expected[i];
   }
 }
 
@@ -111,14 +127,20 @@ void check(const std::string& name, const Tensors& inputs, const Make& make,
 #define CHECK_MODULE(name, inputs, ...) \
   check(#name, inputs, [] { return nn::AnyModule(nn::name(__VA_ARGS__)); })
 // The same for a forward that returns something else than a tensor.
-#define CHECK_MODULE_RETURNING(result, name, inputs, ...)                            \
-  check(#name, inputs, [] { return nn::AnyModule(nn::name(__VA_ARGS__)); }, \
-        forward<result>)
+#define CHECK_MODULE_RETURNING(result, name, inputs, ...) \
+  check(                                                  \
+      #name, inputs, [] { return nn::AnyModule(nn::name(__VA_ARGS__)); }, forward<result>)
 
 Tensor real(torch::IntArrayRef sizes) { return torch::rand(sizes).sub_(0.5).requires_grad_(); }
-Tensor positive(torch::IntArrayRef sizes) { return torch::rand(sizes).mul_(0.8).add_(0.1).requires_grad_(); }
-Tensor classes(torch::IntArrayRef sizes, int count) { return torch::randint(count, sizes, torch::kLong); }
-Tensor signs(torch::IntArrayRef sizes) { return torch::randint(2, sizes).mul_(2).sub_(1).to(torch::kFloat); }
+Tensor positive(torch::IntArrayRef sizes) {
+  return torch::rand(sizes).mul_(0.8).add_(0.1).requires_grad_();
+}
+Tensor classes(torch::IntArrayRef sizes, int count) {
+  return torch::randint(count, sizes, torch::kLong);
+}
+Tensor signs(torch::IntArrayRef sizes) {
+  return torch::randint(2, sizes).mul_(2).sub_(1).to(torch::kFloat);
+}
 
 class Modules : public testing::Test {
  protected:
@@ -176,15 +198,16 @@ TEST_F(Modules, Linear) {
   CHECK_MODULE(Embedding, (Tensors{classes({4, 5}, 7)}), 7, 3);
   CHECK_MODULE(Embedding, (Tensors{classes({4, 5}, 7)}), nn::EmbeddingOptions(7, 3).max_norm(1.0));
   for (const bool weighted : {false, true}) {
-    check("EmbeddingBag", {classes({4, 5}, 7), real({4, 5})},
-          [=] {
-            const nn::EmbeddingBagOptions options(7, 3);
-            return nn::AnyModule(nn::EmbeddingBag(
-                weighted ? nn::EmbeddingBagOptions(options).mode(torch::kSum) : options));
-          },
-          [=](nn::AnyModule& module, const Tensors& x) -> Tensors {
-            return {module.get<nn::EmbeddingBag>()->forward(x[0], {}, weighted ? x[1] : Tensor())};
-          });
+    check(
+        "EmbeddingBag", {classes({4, 5}, 7), real({4, 5})},
+        [=] {
+          const nn::EmbeddingBagOptions options(7, 3);
+          return nn::AnyModule(nn::EmbeddingBag(
+              weighted ? nn::EmbeddingBagOptions(options).mode(torch::kSum) : options));
+        },
+        [=](nn::AnyModule& module, const Tensors& x) -> Tensors {
+          return {module.get<nn::EmbeddingBag>()->forward(x[0], {}, weighted ? x[1] : Tensor())};
+        });
   }
   CHECK_MODULE(CosineSimilarity, (Tensors{real({4, 5}), real({4, 5})}));
   CHECK_MODULE(PairwiseDistance, (Tensors{real({4, 5}), real({4, 5})}));
@@ -218,8 +241,9 @@ TEST_F(Modules, Containers) {
     return {sum};
   };
   const auto check_container = [&](const std::string& name, auto make) {
-    check(name, {real({4, 5})},
-          [=] { return nn::AnyModule(std::make_shared<HolderImpl>(make())); }, sum_of_parameters);
+    check(
+        name, {real({4, 5})}, [=] { return nn::AnyModule(std::make_shared<HolderImpl>(make())); },
+        sum_of_parameters);
   };
   check("Sequential", {real({4, 5})}, [] {
     const nn::Sequential sequence(nn::Linear(5, 3), nn::ReLU());
@@ -272,11 +296,12 @@ TEST_F(Modules, Padding) {
 // Unpooling needs the places of a pooling of the same device.
 template <class Pool, class Unpool>
 void check_unpooling(const std::string& name, const Tensor& input) {
-  check(name, {input}, [] { return nn::AnyModule(Unpool(2)); },
-        [](nn::AnyModule& module, const Tensors& x) -> Tensors {
-          const auto [pooled, places] = Pool(2)->forward_with_indices(x[0]);
-          return {module.get<Unpool>()->forward(pooled, places)};
-        });
+  check(
+      name, {input}, [] { return nn::AnyModule(Unpool(2)); },
+      [](nn::AnyModule& module, const Tensors& x) -> Tensors {
+        const auto [pooled, places] = Pool(2)->forward_with_indices(x[0]);
+        return {module.get<Unpool>()->forward(pooled, places)};
+      });
 }
 
 TEST_F(Modules, Pooling) {
@@ -303,18 +328,22 @@ TEST_F(Modules, Pooling) {
 
 // Which regions a fractional pooling takes is random: here the program says it.
 TEST_F(Modules, FractionalPooling) {
-  check("FractionalMaxPool2d", {real({2, 3, 8, 6}), torch::rand({2, 3, 2})},
-        [] { return nn::AnyModule(nn::Identity()); },
-        [](nn::AnyModule&, const Tensors& x) -> Tensors {
-          return {nn::FractionalMaxPool2d(nn::FractionalMaxPool2dOptions(2).output_size(3)._random_samples(x[1]))
-                      ->forward(x[0])};
-        });
-  check("FractionalMaxPool3d", {real({2, 3, 8, 6, 5}), torch::rand({2, 3, 3})},
-        [] { return nn::AnyModule(nn::Identity()); },
-        [](nn::AnyModule&, const Tensors& x) -> Tensors {
-          return {nn::FractionalMaxPool3d(nn::FractionalMaxPool3dOptions(2).output_size(3)._random_samples(x[1]))
-                      ->forward(x[0])};
-        });
+  check(
+      "FractionalMaxPool2d", {real({2, 3, 8, 6}), torch::rand({2, 3, 2})},
+      [] { return nn::AnyModule(nn::Identity()); },
+      [](nn::AnyModule&, const Tensors& x) -> Tensors {
+        return {nn::FractionalMaxPool2d(
+                    nn::FractionalMaxPool2dOptions(2).output_size(3)._random_samples(x[1]))
+                    ->forward(x[0])};
+      });
+  check(
+      "FractionalMaxPool3d", {real({2, 3, 8, 6, 5}), torch::rand({2, 3, 3})},
+      [] { return nn::AnyModule(nn::Identity()); },
+      [](nn::AnyModule&, const Tensors& x) -> Tensors {
+        return {nn::FractionalMaxPool3d(
+                    nn::FractionalMaxPool3dOptions(2).output_size(3)._random_samples(x[1]))
+                    ->forward(x[0])};
+      });
 }
 
 TEST_F(Modules, Recurrent) {
@@ -322,9 +351,12 @@ TEST_F(Modules, Recurrent) {
   using LstmOutput = std::tuple<Tensor, States>;
   const Tensors sequence{real({7, 3, 5})}, step{real({3, 5})};
   CHECK_MODULE_RETURNING(States, RNN, sequence, nn::RNNOptions(5, 4).num_layers(2));
-  CHECK_MODULE_RETURNING(LstmOutput, LSTM, sequence, nn::LSTMOptions(5, 4).num_layers(2).bidirectional(true));
-  CHECK_MODULE_RETURNING(LstmOutput, LSTM, sequence, nn::LSTMOptions(5, 4).bias(false).proj_size(3));
-  CHECK_MODULE_RETURNING(States, GRU, sequence, nn::GRUOptions(5, 4).num_layers(2).bidirectional(true));
+  CHECK_MODULE_RETURNING(LstmOutput, LSTM, sequence,
+                         nn::LSTMOptions(5, 4).num_layers(2).bidirectional(true));
+  CHECK_MODULE_RETURNING(LstmOutput, LSTM, sequence,
+                         nn::LSTMOptions(5, 4).bias(false).proj_size(3));
+  CHECK_MODULE_RETURNING(States, GRU, sequence,
+                         nn::GRUOptions(5, 4).num_layers(2).bidirectional(true));
   CHECK_MODULE_RETURNING(States, GRU, sequence, nn::GRUOptions(5, 4).bias(false));
   CHECK_MODULE(RNNCell, step, 5, 4);
   CHECK_MODULE_RETURNING(States, LSTMCell, step, 5, 4);
@@ -337,15 +369,19 @@ TEST_F(Modules, Attention) {
   const auto without_dropout = [](auto options) { return options.dropout(0.0); };
   CHECK_MODULE_RETURNING(Attended, MultiheadAttention, (Tensors{x, x, x}), 8, 2);
   const auto encoder_layer = [=] {
-    return nn::TransformerEncoderLayer(without_dropout(nn::TransformerEncoderLayerOptions(8, 2).dim_feedforward(16)));
+    return nn::TransformerEncoderLayer(
+        without_dropout(nn::TransformerEncoderLayerOptions(8, 2).dim_feedforward(16)));
   };
   const auto decoder_layer = [=] {
-    return nn::TransformerDecoderLayer(without_dropout(nn::TransformerDecoderLayerOptions(8, 2).dim_feedforward(16)));
+    return nn::TransformerDecoderLayer(
+        without_dropout(nn::TransformerDecoderLayerOptions(8, 2).dim_feedforward(16)));
   };
   check("TransformerEncoderLayer", {x}, [=] { return nn::AnyModule(encoder_layer()); });
   check("TransformerDecoderLayer", {x, x}, [=] { return nn::AnyModule(decoder_layer()); });
-  check("TransformerEncoder", {x}, [=] { return nn::AnyModule(nn::TransformerEncoder(encoder_layer(), 2)); });
-  check("TransformerDecoder", {x, x}, [=] { return nn::AnyModule(nn::TransformerDecoder(decoder_layer(), 2)); });
+  check("TransformerEncoder", {x},
+        [=] { return nn::AnyModule(nn::TransformerEncoder(encoder_layer(), 2)); });
+  check("TransformerDecoder", {x, x},
+        [=] { return nn::AnyModule(nn::TransformerDecoder(decoder_layer(), 2)); });
   CHECK_MODULE(Transformer, (Tensors{x, x}),
                nn::TransformerOptions(8, 2, 1, 1).dim_feedforward(16).dropout(0.0));
 }
@@ -372,9 +408,11 @@ TEST_F(Modules, Losses) {
   CHECK_MODULE(PoissonNLLLoss, (Tensors{x, p}));
   CHECK_MODULE(NLLLoss, (Tensors{x, labels}));
   CHECK_MODULE(CrossEntropyLoss, (Tensors{x, labels}));
-  CHECK_MODULE(CTCLoss, (Tensors{real({8, 4, 5}), classes({4, 3}, 4).add(1), torch::full({4}, 8, torch::kLong),
-                                 torch::full({4}, 3, torch::kLong)}));
-  CHECK_MODULE_RETURNING(nn::ASMoutput, AdaptiveLogSoftmaxWithLoss, (Tensors{real({6, 16}), classes({6}, 10)}),
+  CHECK_MODULE(CTCLoss,
+               (Tensors{real({8, 4, 5}), classes({4, 3}, 4).add(1),
+                        torch::full({4}, 8, torch::kLong), torch::full({4}, 3, torch::kLong)}));
+  CHECK_MODULE_RETURNING(nn::ASMoutput, AdaptiveLogSoftmaxWithLoss,
+                         (Tensors{real({6, 16}), classes({6}, 10)}),
                          nn::AdaptiveLogSoftmaxWithLossOptions(16, 10, {3, 7}));
 }
 
@@ -388,7 +426,8 @@ void check_dropout(const std::string& name, const Tensor& input) {
   y.sum().backward();
   const Tensor dropped = (y == 0).cpu();
   EXPECT_TRUE(torch::allclose(y.cpu(), torch::where(dropped, 0, x.detach().cpu() / kept))) << name;
-  EXPECT_TRUE(torch::allclose(x.grad().cpu(), torch::where(dropped, 0, 1 / kept).to(torch::kFloat))) << name;
+  EXPECT_TRUE(torch::allclose(x.grad().cpu(), torch::where(dropped, 0, 1 / kept).to(torch::kFloat)))
+      << name;
   EXPECT_NEAR(dropped.to(torch::kFloat).mean().item<double>(), 1 - kept, 0.1) << name;
   module->eval();
   EXPECT_TRUE(module->forward(x).equal(x)) << name;
@@ -401,7 +440,8 @@ TEST_F(Modules, Dropout) {
   check_dropout<nn::Dropout3d>("Dropout3d", torch::rand({30, 40, 2, 2, 2}) + 1);
   const Tensor x = torch::randn({100, 100}, torch::kCUDA);
   for (const bool whole_channels : {false, true}) {  // these keep mean and deviation
-    const Tensor y = whole_channels ? nn::FeatureAlphaDropout(0.2)->forward(x) : nn::AlphaDropout(0.2)->forward(x);
+    const Tensor y = whole_channels ? nn::FeatureAlphaDropout(0.2)->forward(x)
+                                    : nn::AlphaDropout(0.2)->forward(x);
     EXPECT_NEAR(y.mean().item<double>(), 0, 0.1);
     EXPECT_NEAR(y.std().item<double>(), 1, 0.1);
     results()[whole_channels ? "FeatureAlphaDropout" : "AlphaDropout"] = "";
@@ -424,7 +464,8 @@ std::set<std::string> modules_of_libtorch() {
     for (std::size_t i = 0; i < files.gl_pathc; ++i) {
       std::ifstream in(files.gl_pathv[i]);
       const std::string text{std::istreambuf_iterator<char>(in), {}};
-      for (std::sregex_iterator found(text.begin(), text.end(), declaration), end; found != end; ++found) {
+      for (std::sregex_iterator found(text.begin(), text.end(), declaration), end; found != end;
+           ++found) {
         names.insert((*found)[1]);
       }
     }
@@ -433,17 +474,49 @@ std::set<std::string> modules_of_libtorch() {
   return names;
 }
 
-// Runs last (tests run in the order of this file).
+// The last two look at what the others did: tests run in the order of this file.
 TEST_F(Modules, AreAllOfLibTorch) {
   std::set<std::string> tried;
+  for (const auto& [name, refusal] : results()) tried.insert(name);
+  EXPECT_EQ(tried, modules_of_libtorch());
+}
+
+// What is computed and what is refused, as docs/simulated_gpus.md has it.
+std::string table() {
+  void* const kernels = dlopen("libsimulated_kernels.so", RTLD_LAZY | RTLD_NOLOAD);
+  auto* const get = reinterpret_cast<decltype(&simulated_cuda_registered)>(
+      dlsym(kernels, "simulated_cuda_registered"));
+  auto refused_operations = get()->refused;
+  std::ranges::sort(refused_operations);
+  std::string refused_modules, operations;
   std::size_t computed = 0;
   for (const auto& [name, refusal] : results()) {
-    tried.insert(name);
     computed += refusal.empty();
-    if (!refusal.empty()) std::cout << "refused: " << name << ": " << refusal << '\n';
+    if (!refusal.empty()) refused_modules += " `" + name + '`';
   }
-  EXPECT_EQ(tried, modules_of_libtorch());
-  std::cout << computed << " of " << results().size() << " modules of torch::nn are computed\n";
+  for (const std::string& name : refused_operations)
+    operations += (operations.empty() ? "`" : " `") + name + '`';
+  std::ostringstream text;
+  text << "| LibTorch " << TORCH_VERSION << " | computed | refused by name |\n|---|---|---|\n"
+       << "| modules of `torch::nn`, forward and backward | " << computed << " | "
+       << results().size() - computed << refused_modules << " |\n"
+       << "| CUDA kernels of `aten` | " << get()->computed.size() << " | "
+       << refused_operations.size() << " |\n\n"
+       << "Refused: " << operations << '\n';
+  return text.str();
+}
+
+TEST_F(Modules, AndOperationsAreInTheDocs) {
+  std::cout << table();
+  std::ifstream file(DOCS_PAGE);
+  const std::string page{std::istreambuf_iterator<char>(file), {}};
+  const std::string of_this_version = "| LibTorch " TORCH_VERSION " |";
+  if (page.find("<!-- table -->") != std::string::npos &&
+      page.find(of_this_version) == std::string::npos) {
+    GTEST_SKIP() << DOCS_PAGE " shows the table of another LibTorch";
+  }
+  EXPECT_NE(page.find("<!-- table -->\n" + table() + "<!-- end -->"), std::string::npos)
+      << "the table in " DOCS_PAGE " is not the one above";
 }
 
 }  // namespace

@@ -52,7 +52,8 @@ testing::AssertionResult has(const std::string& text, const std::string& part) {
 // What the runtime has counted; see src/simulated_cuda/runtime/interface.hpp.
 std::uint64_t count(const char* row) {
   using Count = std::uint64_t(const char*);
-  static auto* const function = reinterpret_cast<Count*>(dlsym(RTLD_DEFAULT, "simulated_cuda_count"));
+  static auto* const function =
+      reinterpret_cast<Count*>(dlsym(RTLD_DEFAULT, "simulated_cuda_count"));
   return function(row);
 }
 
@@ -76,7 +77,9 @@ TEST(Devices, RefuseOperandsOfTwo) {
   EXPECT_TRUE(has(error_of([&] { (void)(x + y); }),
                   "Expected all tensors to be on the same device, but found at least two devices, "
                   "cuda:0 and cuda:1!"));
-  EXPECT_TRUE(has(error_of([&] { (void)x.mm(torch::ones({3, 2})); }),
+  EXPECT_TRUE(has(error_of([&] {
+                    (void)x.mm(torch::ones({3, 2}));
+                  }),
                   "Expected all tensors to be on the same device"));
   EXPECT_TRUE((x + torch::tensor(1.0)).equal(torch::full({2, 3}, 2.0, k_gpu)));  // a CPU scalar may
 }
@@ -130,9 +133,9 @@ TEST(Streams, AMissingWaitShowsTheOldValue) {
   const auto copy = [&](Tensor& x) { x.copy_(host, true); };
   const auto fill = [&](Tensor& x) { x.fill_(3.0); };
   const auto add = [&](Tensor& x) { at::add_out(x, x, torch::full({4}, 3.0, k_gpu)); };
-  for (const std::function<void(Tensor&)>& write : {std::function<void(Tensor&)>(copy),
-                                                    std::function<void(Tensor&)>(fill),
-                                                    std::function<void(Tensor&)>(add)}) {
+  for (const std::function<void(Tensor&)>& write :
+       {std::function<void(Tensor&)>(copy), std::function<void(Tensor&)>(fill),
+        std::function<void(Tensor&)>(add)}) {
     write_on_a_side_stream(write, true, 3.0);
     write_on_a_side_stream(write, false, 0.0);
   }
@@ -182,7 +185,8 @@ TEST(Streams, TheDefaultStreamWaitsForBlockingStreams) {
     const Tensor host = torch::full({4}, 5.0, pinned());
     Tensor x = torch::zeros({4}, k_gpu);
     synchronize();
-    ASSERT_EQ(cudaMemcpyAsync(x.data_ptr(), host.data_ptr(), x.nbytes(), cudaMemcpyDefault, stream), cudaSuccess);
+    ASSERT_EQ(cudaMemcpyAsync(x.data_ptr(), host.data_ptr(), x.nbytes(), cudaMemcpyDefault, stream),
+              cudaSuccess);
     EXPECT_TRUE((x * 1).cpu().equal(torch::full({4}, seen)));
     synchronize();
     ASSERT_EQ(cudaStreamDestroy(stream), cudaSuccess);
@@ -252,7 +256,8 @@ TEST(Graphs, DrawNewNumbersAtEachReplay) {
 
 TEST(Random, EqualSeedsGiveEqualNumbersAndLeaveTheCpuAlone) {
   const auto draw = [] {
-    std::vector<Tensor> drawn{torch::rand({8}, k_gpu), torch::randn({8}, k_gpu), torch::randperm(8, k_gpu)};
+    std::vector<Tensor> drawn{torch::rand({8}, k_gpu), torch::randn({8}, k_gpu),
+                              torch::randperm(8, k_gpu)};
     drawn.push_back(torch::dropout(torch::ones({64}, k_gpu), 0.5, true));
     drawn.push_back(torch::rand({8}, k_gpu).multinomial(3));
     drawn.push_back(torch::full({8}, 0.5, k_gpu).bernoulli());
@@ -278,7 +283,8 @@ TEST(Random, EqualSeedsGiveEqualNumbersAndLeaveTheCpuAlone) {
 
 TEST(Memory, RunsOutAndIsThereAgain) {
   const auto too_much = std::int64_t{2} << 30;
-  EXPECT_THROW((void)torch::empty({too_much}, torch::TensorOptions(k_gpu).dtype(torch::kByte)), c10::OutOfMemoryError);
+  EXPECT_THROW((void)torch::empty({too_much}, torch::TensorOptions(k_gpu).dtype(torch::kByte)),
+               c10::OutOfMemoryError);
   const Tensor x = torch::ones({1000}, k_gpu);
   EXPECT_EQ(x.sum().item<float>(), 1000);
 }
@@ -295,8 +301,10 @@ TEST(Memory, IsCountedAsLibTorchCountsIt) {
 
 TEST(MemoryDeathTest, IsNotTheHosts) {
   const Tensor x = torch::ones({4}, k_gpu);
-  EXPECT_DEATH(static_cast<volatile float*>(x.data_ptr())[0], "simulate_gpus: the host read memory of cuda:0");
-  EXPECT_DEATH(static_cast<volatile float*>(x.data_ptr())[0] = 1, "simulate_gpus: the host wrote memory of cuda:0");
+  EXPECT_DEATH(static_cast<volatile float*>(x.data_ptr())[0],
+               "simulate_gpus: the host read memory of cuda:0");
+  EXPECT_DEATH(static_cast<volatile float*>(x.data_ptr())[0] = 1,
+               "simulate_gpus: the host wrote memory of cuda:0");
 }
 
 TEST(Fork, TheChildCannotUseTheGpusOfItsParent) {
@@ -319,7 +327,9 @@ TEST(Fork, TheChildCannotUseTheGpusOfItsParent) {
 }
 
 TEST(Kernels, ThatCannotBeComputedAreRefusedByName) {
-  EXPECT_TRUE(has(error_of([] { (void)at::quantize_per_tensor(torch::ones({4}, k_gpu), 0.1, 0, torch::kQInt8); }),
+  EXPECT_TRUE(has(error_of([] {
+                    (void)at::quantize_per_tensor(torch::ones({4}, k_gpu), 0.1, 0, torch::kQInt8);
+                  }),
                   "Simulated GPUs have no quantized tensors"));
   const Tensor q = torch::rand({1, 2, 4, 8}, torch::TensorOptions(k_gpu).dtype(torch::kHalf));
   EXPECT_TRUE(has(error_of([&] { (void)at::_scaled_dot_product_flash_attention(q, q, q); }),
@@ -328,15 +338,18 @@ TEST(Kernels, ThatCannotBeComputedAreRefusedByName) {
 
 // LibTorch does not look at the error of this launch, so it comes with the next operation.
 TEST(Kernels, ThatAreRefusedUnseenAreReportedBeforeTheirValuesAreRead) {
-  const Tensor nested = torch::nested::nested_tensor({torch::rand({2, 3}), torch::rand({3, 3})}).to(k_gpu);
+  const Tensor nested =
+      torch::nested::nested_tensor({torch::rand({2, 3}), torch::rand({3, 3})}).to(k_gpu);
   const auto read = [&] { (void)torch::nested::to_padded_tensor(nested, 0.0).cpu(); };
   EXPECT_TRUE(has(error_of(read), "the CUDA kernel at::native::add_padding"));
   EXPECT_TRUE(torch::ones({4}, k_gpu).cpu().equal(torch::ones({4})));
 }
 
 TEST(Kernels, DoNotDependOnFlags) {
-  const Tensor q = torch::rand({1, 2, 4, 8}), x = torch::rand({2, 3, 8, 8}), weight = torch::rand({4, 3, 3, 3});
-  const Tensor attended = torch::scaled_dot_product_attention(q, q, q), convolved = torch::conv2d(x, weight);
+  const Tensor q = torch::rand({1, 2, 4, 8}), x = torch::rand({2, 3, 8, 8}),
+               weight = torch::rand({4, 3, 3, 3});
+  const Tensor attended = torch::scaled_dot_product_attention(q, q, q),
+               convolved = torch::conv2d(x, weight);
   auto& context = at::globalContext();
   for (const bool on : {true, false}) {
     context.setUserEnabledCuDNN(on);
@@ -344,7 +357,8 @@ TEST(Kernels, DoNotDependOnFlags) {
     context.setSDPUseMemEfficient(on);
     context.setSDPUseMath(!on);
     const Tensor on_gpu = q.to(k_gpu);
-    EXPECT_TRUE(torch::scaled_dot_product_attention(on_gpu, on_gpu, on_gpu).cpu().allclose(attended));
+    EXPECT_TRUE(
+        torch::scaled_dot_product_attention(on_gpu, on_gpu, on_gpu).cpu().allclose(attended));
     EXPECT_TRUE(torch::conv2d(x.to(k_gpu), weight.to(k_gpu)).cpu().allclose(convolved, 1e-4, 1e-5));
     torch::nn::BatchNorm2d norm(3);
     const Tensor expected = norm(x);
@@ -360,7 +374,8 @@ TEST(Kernels, DoNotDependOnFlags) {
 }
 
 TEST(Kernels, ComputeInEveryType) {
-  for (const auto type : {torch::kHalf, torch::kBFloat16, torch::kDouble, torch::kComplexFloat, torch::kComplexDouble}) {
+  for (const auto type : {torch::kHalf, torch::kBFloat16, torch::kDouble, torch::kComplexFloat,
+                          torch::kComplexDouble}) {
     const Tensor x = torch::rand({4, 4}).to(type), y = torch::rand({4, 4}).to(type);
     const Tensor expected = (x.mm(y) + x).div(y + 1).sum(0);
     const Tensor a = x.to(k_gpu), b = y.to(k_gpu);
@@ -369,7 +384,8 @@ TEST(Kernels, ComputeInEveryType) {
 }
 
 TEST(Kernels, ComputeOnSparseTensors) {
-  const Tensor dense = torch::rand({4, 5}).mul_(torch::rand({4, 5}) > 0.5), right = torch::rand({5, 3});
+  const Tensor dense = torch::rand({4, 5}).mul_(torch::rand({4, 5}) > 0.5),
+               right = torch::rand({5, 3});
   for (const auto& sparse : {dense.to_sparse(), dense.to_sparse_csr()}) {
     const Tensor x = sparse.to(k_gpu);
     EXPECT_TRUE(x.to_dense().cpu().equal(dense));
@@ -416,7 +432,8 @@ TEST(Kernels, ServeEveryOptimizer) {
   check_optimizer<optim::Adam>("Adam", optim::AdamOptions(0.1).amsgrad(true));
   check_optimizer<optim::AdamW>("AdamW", optim::AdamWOptions(0.1));
   check_optimizer<optim::LBFGS>("LBFGS", optim::LBFGSOptions(0.1));
-  check_optimizer<optim::RMSprop>("RMSprop", optim::RMSpropOptions(0.1).centered(true).momentum(0.5));
+  check_optimizer<optim::RMSprop>("RMSprop",
+                                  optim::RMSpropOptions(0.1).centered(true).momentum(0.5));
   check_optimizer<optim::SGD>("SGD", optim::SGDOptions(0.1).momentum(0.9).nesterov(true));
 }
 
@@ -424,7 +441,8 @@ TEST(Faults, FailTheCallThatWasAskedFor) {
   set_faults("cudaMemcpyAsync:2:700");
   const Tensor x = torch::ones({4});
   (void)x.to(k_gpu);
-  EXPECT_TRUE(has(error_of([&] { (void)x.to(k_gpu); }), "an illegal memory access was encountered"));
+  EXPECT_TRUE(
+      has(error_of([&] { (void)x.to(k_gpu); }), "an illegal memory access was encountered"));
   EXPECT_TRUE(x.to(k_gpu).cpu().equal(x));
   set_faults("cudaLaunchKernel:1:719");
   const Tensor y = x.to(k_gpu);
@@ -482,7 +500,9 @@ TEST(Summary, CountsWhatIsDone) {
   EXPECT_EQ(counted([&] { (void)x.clone(); }, "within a device copies"), 1U);
   EXPECT_EQ(counted([&] { x.add_(1); }, "operations"), 1U);
   EXPECT_EQ(counted([&] { (void)(x * 2 + x); }, "operations"), 2U);
-  EXPECT_EQ(counted([&] { c10::cuda::getDefaultCUDAStream(0).synchronize(); }, "stream synchronizations"), 1U);
+  EXPECT_EQ(
+      counted([&] { c10::cuda::getDefaultCUDAStream(0).synchronize(); }, "stream synchronizations"),
+      1U);
   EXPECT_EQ(counted([&] { event.synchronize(); }, "event synchronizations"), 1U);
   EXPECT_EQ(counted([&] { synchronize(); }, "device synchronizations"), 1U);
   void* memory = nullptr;

@@ -38,7 +38,8 @@ at::Tensor& copy_(at::Tensor& to, const at::Tensor& from, bool non_blocking) {
   }
   // Between devices, as LibTorch does where one cannot read the other's memory: made plain on the
   // device it comes from, one copy, and spread on the device it goes to.
-  const at::Tensor sent = from.to(to.scalar_type()).expand_as(to).resolve_conj().resolve_neg().contiguous();
+  const at::Tensor sent =
+      from.to(to.scalar_type()).expand_as(to).resolve_conj().resolve_neg().contiguous();
   if (is_plain(to, sent)) return at::native::copy_(to, sent, non_blocking);
   at::Tensor received = at::empty(to.sizes(), sent.options().device(to.device()));
   at::native::copy_(received, sent, non_blocking);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kernels/own_kernels.hpp"
+#include "kernels/registration.hpp"
 
 namespace use_gpu::simulated_cuda {
 namespace {
@@ -53,11 +54,10 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(const OptionalTensor& grad
   const Tensor from_hidden = is_given(grad_hidden) ? *grad_hidden : at::zeros_like(new_cell);
   Tensor of_cell = from_hidden * out * tanh_slope(activated);
   if (is_given(grad_cell)) of_cell = of_cell + *grad_cell;
-  Tensor of_gates = at::cat({of_cell * candidate * sigmoid_slope(in),
-                             of_cell * cell * sigmoid_slope(forget),
-                             of_cell * in * tanh_slope(candidate),
-                             from_hidden * activated * sigmoid_slope(out)},
-                            1);
+  Tensor of_gates =
+      at::cat({of_cell * candidate * sigmoid_slope(in), of_cell * cell * sigmoid_slope(forget),
+               of_cell * in * tanh_slope(candidate), from_hidden * activated * sigmoid_slope(out)},
+              1);
   return {of_gates, of_cell * forget, has_bias ? of_gates.sum(0) : Tensor()};
 }
 
@@ -88,7 +88,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(const Tenso
   Tensor of_input_gates = at::cat({of_reset, of_update, of_candidate}, 1);
   Tensor of_hidden_gates = at::cat({of_reset, of_update, of_candidate * reset}, 1);
   return {of_input_gates, of_hidden_gates, grad * update,
-          has_bias ? of_input_gates.sum(0) : Tensor(), has_bias ? of_hidden_gates.sum(0) : Tensor()};
+          has_bias ? of_input_gates.sum(0) : Tensor(),
+          has_bias ? of_hidden_gates.sum(0) : Tensor()};
 }
 
 // -> gradients of the input and of the weight
@@ -177,21 +178,25 @@ std::tuple<Tensor, Tensor> cudnn_grid_sampler_backward(const Tensor& input, cons
 }  // namespace
 
 void add_gpu_only(torch::Library& library) {
-  library.impl("_thnn_fused_lstm_cell", TORCH_FN(lstm_cell));
-  library.impl("_thnn_fused_lstm_cell_backward_impl", TORCH_FN(lstm_cell_backward));
-  library.impl("_thnn_fused_gru_cell", TORCH_FN(gru_cell));
-  library.impl("_thnn_fused_gru_cell_backward", TORCH_FN(gru_cell_backward));
-  library.impl("_fused_rms_norm_backward", TORCH_FN(rms_norm_backward));
-  library.impl("native_dropout", TORCH_FN(dropout));
-  library.impl("_fused_sdp_choice", TORCH_FN(choose_attention));
+  const auto add = [&](const char* name, auto function) {
+    library.impl(name, function);
+    mark_as_computed(name);
+  };
+  add("_thnn_fused_lstm_cell", TORCH_FN(lstm_cell));
+  add("_thnn_fused_lstm_cell_backward_impl", TORCH_FN(lstm_cell_backward));
+  add("_thnn_fused_gru_cell", TORCH_FN(gru_cell));
+  add("_thnn_fused_gru_cell_backward", TORCH_FN(gru_cell_backward));
+  add("_fused_rms_norm_backward", TORCH_FN(rms_norm_backward));
+  add("native_dropout", TORCH_FN(dropout));
+  add("_fused_sdp_choice", TORCH_FN(choose_attention));
   at::native::_fused_sdp_choice_stub.set_cuda_dispatch_ptr(choose_attention);
-  library.impl("cudnn_is_acceptable", TORCH_FN(accepts_cudnn));
-  library.impl("_use_cudnn_ctc_loss", TORCH_FN(uses_cudnn_for_ctc_loss));
-  library.impl("_use_cudnn_ctc_loss.Tensor", TORCH_FN(uses_cudnn_for_ctc_loss_of_tensors));
-  library.impl("cudnn_batch_norm", TORCH_FN(cudnn_batch_norm));
-  library.impl("cudnn_batch_norm_backward", TORCH_FN(cudnn_batch_norm_backward));
-  library.impl("cudnn_grid_sampler", TORCH_FN(cudnn_grid_sampler));
-  library.impl("cudnn_grid_sampler_backward", TORCH_FN(cudnn_grid_sampler_backward));
+  add("cudnn_is_acceptable", TORCH_FN(accepts_cudnn));
+  add("_use_cudnn_ctc_loss", TORCH_FN(uses_cudnn_for_ctc_loss));
+  add("_use_cudnn_ctc_loss.Tensor", TORCH_FN(uses_cudnn_for_ctc_loss_of_tensors));
+  add("cudnn_batch_norm", TORCH_FN(cudnn_batch_norm));
+  add("cudnn_batch_norm_backward", TORCH_FN(cudnn_batch_norm_backward));
+  add("cudnn_grid_sampler", TORCH_FN(cudnn_grid_sampler));
+  add("cudnn_grid_sampler_backward", TORCH_FN(cudnn_grid_sampler_backward));
 }
 
 }  // namespace use_gpu::simulated_cuda

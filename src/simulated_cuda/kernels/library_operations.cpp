@@ -58,13 +58,16 @@ void count_with_meta(const c10::OperatorHandle& operation, c10::DispatchKeySet,
     }
     const Tensor& tensor = argument.toTensor();
     if (tensor.is_cuda()) options = tensor.options();
-    metas.emplace_back(at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kMeta)));
+    metas.emplace_back(
+        at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kMeta)));
   }
   const torch::jit::Stack kept = metas;
   operation.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &metas);
   for (std::size_t r = 0; r < metas.size(); ++r) {
     const c10::IValue& result = metas[r];
-    const auto same = [&](const c10::IValue& other) { return other.isTensor() && result.isTensor() && other.is(result); };
+    const auto same = [&](const c10::IValue& other) {
+      return other.isTensor() && result.isTensor() && other.is(result);
+    };
     const auto given = std::ranges::find_if(kept, same);
     if (given != kept.end()) {  // an argument that is written
       Tensor tensor = arguments[static_cast<std::size_t>(given - kept.begin())].toTensor();
@@ -85,20 +88,24 @@ Tensor convolution(const Tensor& input, const Tensor& weight, const std::optiona
   count_kernel();
   const auto rank = input.dim() - 2;
   const auto expanded = [&](at::IntArrayRef values) {
-    return values.size() == 1 ? std::vector<std::int64_t>(static_cast<std::size_t>(rank), values[0]) : values.vec();
+    return values.size() == 1 ? std::vector<std::int64_t>(static_cast<std::size_t>(rank), values[0])
+                              : values.vec();
   };
   const auto sizes =
-      transposed ? at::native::conv_input_size(input.sizes(), weight.sizes(), expanded(padding), expanded(output_padding),
-                                               expanded(stride), expanded(dilation), groups)
-                 : at::native::conv_output_size(input.sizes(), weight.sizes(), expanded(padding), expanded(stride),
-                                                expanded(dilation));
+      transposed ? at::native::conv_input_size(input.sizes(), weight.sizes(), expanded(padding),
+                                               expanded(output_padding), expanded(stride),
+                                               expanded(dilation), groups)
+                 : at::native::conv_output_size(input.sizes(), weight.sizes(), expanded(padding),
+                                                expanded(stride), expanded(dilation));
   return zeros(sizes, input.options());
 }
 
-std::tuple<Tensor, Tensor, Tensor> convolution_backward(
-    const Tensor& grad, const Tensor& input, const Tensor& weight, at::OptionalIntArrayRef bias_sizes,
-    at::IntArrayRef, at::IntArrayRef, at::IntArrayRef, bool, at::IntArrayRef, std::int64_t,
-    std::array<bool, 3> wanted) {
+std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& grad, const Tensor& input,
+                                                        const Tensor& weight,
+                                                        at::OptionalIntArrayRef bias_sizes,
+                                                        at::IntArrayRef, at::IntArrayRef,
+                                                        at::IntArrayRef, bool, at::IntArrayRef,
+                                                        std::int64_t, std::array<bool, 3> wanted) {
   const auto gradient = [&](bool want, at::IntArrayRef sizes) {
     if (!want) return Tensor();
     count_kernel();
@@ -109,9 +116,22 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(
 }
 
 bool is_given_to_a_library(const std::string& name) {
-  static constexpr std::array k_names = {
-      "_addmm_activation", "_cholesky_solve_helper", "_int_mm", "addbmm", "addmm", "addmv", "baddbmm",
-      "bmm", "cholesky", "cholesky_inverse", "dot", "geqrf", "mm", "ormqr", "triangular_solve", "vdot"};
+  static constexpr std::array k_names = {"_addmm_activation",
+                                         "_cholesky_solve_helper",
+                                         "_int_mm",
+                                         "addbmm",
+                                         "addmm",
+                                         "addmv",
+                                         "baddbmm",
+                                         "bmm",
+                                         "cholesky",
+                                         "cholesky_inverse",
+                                         "dot",
+                                         "geqrf",
+                                         "mm",
+                                         "ormqr",
+                                         "triangular_solve",
+                                         "vdot"};
   const std::string base = name.ends_with('_') ? name.substr(0, name.size() - 1) : name;
   return base.starts_with("linalg_") || base.starts_with("_linalg_") || base.starts_with("_fft_") ||
          std::ranges::count(k_names, base) > 0;
@@ -121,7 +141,8 @@ bool is_given_to_a_library(const std::string& name) {
 
 void add_library_operations(torch::Library& library) {
   auto& dispatcher = c10::Dispatcher::singleton();
-  for (const c10::OperatorName& name : dispatcher.getRegistrationsForDispatchKey(c10::DispatchKey::CUDA)) {
+  for (const c10::OperatorName& name :
+       dispatcher.getRegistrationsForDispatchKey(c10::DispatchKey::CUDA)) {
     const auto operation = dispatcher.findOp(name);
     if (!name.name.starts_with("aten::") || !is_given_to_a_library(name.name.substr(6)) ||
         !operation->hasComputedKernelForDispatchKey(c10::DispatchKey::Meta)) {

@@ -117,8 +117,9 @@ void check_devices(const c10::FunctionSchema& schema, const Values& arguments, c
 // As LibTorch's kernels do first: indices come to the device, masks are counted.
 void expand_indices(Values& arguments) {
   c10::List<std::optional<at::Tensor>> expanded;
-  for (const at::Tensor& index : at::native::expandTensors(
-           arguments[0].toTensor(), arguments[1].toOptionalTensorList(), /*ensure_same_device=*/true)) {
+  for (const at::Tensor& index :
+       at::native::expandTensors(arguments[0].toTensor(), arguments[1].toOptionalTensorList(),
+                                 /*ensure_same_device=*/true)) {
     expanded.push_back(index.defined() ? std::optional(index) : std::nullopt);
   }
   arguments[1] = expanded;

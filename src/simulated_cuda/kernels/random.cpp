@@ -28,9 +28,8 @@ std::uint64_t on_device(const std::int64_t* address) {
 
 at::Generator make_generator(const at::PhiloxCudaState& state) {
   const std::uint64_t seed = state.captured_ ? on_device(state.seed_.ptr) : state.seed_.val;
-  const std::uint64_t offset = state.captured_
-                                   ? on_device(state.offset_.ptr) + state.offset_intragraph_
-                                   : state.offset_.val;
+  const std::uint64_t offset =
+      state.captured_ ? on_device(state.offset_.ptr) + state.offset_intragraph_ : state.offset_.val;
   return at::make_generator<at::CPUGeneratorImpl>(mixed(seed ^ mixed(offset)));
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "kernels/registration.hpp"
 
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/Context.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/Exception.h>
 #include <torch/library.h>
 
@@ -22,17 +22,37 @@ Registered registered;
 
 // Operations whose CUDA kernels do their work on the host, by way of the runtime: they allocate,
 // look at memory differently, or transfer.
-const std::set<std::string> k_kept = {
-    "_cudnn_init_dropout_state", "_efficientzerotensor", "_has_same_storage_numel",
-    "_local_scalar_dense", "_pin_memory", "_reshape_alias", "_sparse_coo_tensor_with_dims",
-    "_sparse_coo_tensor_with_dims_and_tensors", "_sparse_compressed_tensor_unsafe", "as_strided", "empty", "empty_quantized",
-    "empty_strided", "is_pinned", "is_set_to", "pin_memory", "record_stream", "resize_", "set_",
-    "unfold", "view", "view_as_complex", "view_as_real"};
+const std::set<std::string> k_kept = {"_cudnn_init_dropout_state",
+                                      "_efficientzerotensor",
+                                      "_has_same_storage_numel",
+                                      "_local_scalar_dense",
+                                      "_pin_memory",
+                                      "_reshape_alias",
+                                      "_sparse_coo_tensor_with_dims",
+                                      "_sparse_coo_tensor_with_dims_and_tensors",
+                                      "_sparse_compressed_tensor_unsafe",
+                                      "as_strided",
+                                      "empty",
+                                      "empty_quantized",
+                                      "empty_strided",
+                                      "is_pinned",
+                                      "is_set_to",
+                                      "pin_memory",
+                                      "record_stream",
+                                      "resize_",
+                                      "set_",
+                                      "unfold",
+                                      "view",
+                                      "view_as_complex",
+                                      "view_as_real"};
 
 // The same of sparse tensors, whose parts are dense ones.
-const std::set<std::string> k_kept_sparse = {
-    "_coalesced_", "clone", "copy_", "copy_sparse_to_sparse_", "empty", "empty_like", "resize_",
-    "resize_as_sparse_", "sparse_resize_", "sparse_resize_and_clear_", "zero_", "zeros"};
+const std::set<std::string> k_kept_sparse = {"_coalesced_",    "clone",
+                                             "copy_",          "copy_sparse_to_sparse_",
+                                             "empty",          "empty_like",
+                                             "resize_",        "resize_as_sparse_",
+                                             "sparse_resize_", "sparse_resize_and_clear_",
+                                             "zero_",          "zeros"};
 
 // LibTorch has them on CUDA as compositions that choose one of NVIDIA's libraries at their end.
 const std::set<std::string> k_whole = {"convolution", "_convolution", "convolution_backward"};
@@ -95,9 +115,8 @@ void replace(torch::Library& library) {
     const bool is_computed = operation->hasComputedKernelForDispatchKey(host_key);
     if (!is_computed && !returns_tensor(operation->schema())) continue;  // it asks or hints
     library.impl(own_name.c_str(),
-                 is_computed
-                     ? torch::CppFunction::makeFromBoxedFunction<&computed<host_key>>()
-                     : torch::CppFunction::makeFromBoxedFunction<&refused>());
+                 is_computed ? torch::CppFunction::makeFromBoxedFunction<&computed<host_key>>()
+                             : torch::CppFunction::makeFromBoxedFunction<&refused>());
     if (!k_sparse) (is_computed ? registered.computed : registered.refused).push_back(own_name);
   }
 }
@@ -108,6 +127,14 @@ struct Silent : c10::WarningHandler {
 };
 
 }  // namespace
+
+void mark_as_computed(const std::string& operation) {
+  std::erase(registered.refused, operation);
+  if (std::ranges::count(registered.computed, operation) == 0) {
+    registered.computed.push_back(operation);
+  }
+}
+
 }  // namespace use_gpu::simulated_cuda
 
 using namespace use_gpu::simulated_cuda;
@@ -124,8 +151,10 @@ void simulated_cuda_replace_kernels() {
     add_copy(library);
     add_gpu_only(library);
   }
-  replace<c10::DispatchKey::SparseCUDA, c10::DispatchKey::SparseCPU>(library_of(c10::DispatchKey::SparseCUDA));
-  replace<c10::DispatchKey::SparseCsrCUDA, c10::DispatchKey::SparseCsrCPU>(library_of(c10::DispatchKey::SparseCsrCUDA));
+  replace<c10::DispatchKey::SparseCUDA, c10::DispatchKey::SparseCPU>(
+      library_of(c10::DispatchKey::SparseCUDA));
+  replace<c10::DispatchKey::SparseCsrCUDA, c10::DispatchKey::SparseCsrCPU>(
+      library_of(c10::DispatchKey::SparseCsrCUDA));
 }
 
 const Registered* simulated_cuda_registered() { return &registered; }

@@ -11,6 +11,9 @@ struct Registered {
   std::vector<std::string> computed, refused;
 };
 
+/// For a kernel of our own, which comes after those of the CPU.
+void mark_as_computed(const std::string& operation);
+
 }  // namespace use_gpu::simulated_cuda
 
 extern "C" {

@@ -19,7 +19,8 @@
 namespace use_gpu::simulated_cuda {
 namespace {
 
-constexpr std::size_t k_granularity = 4096;  // a page, so that what is freed goes back to the machine
+constexpr std::size_t k_granularity =
+    4096;  // a page, so that what is freed goes back to the machine
 // Fresh memory is filled with this up to LibTorch's usual block, so that nobody relies on zeros.
 constexpr int k_fresh_byte = 0xCB;
 constexpr std::size_t k_filled_bytes = std::size_t{2} << 20;
@@ -107,7 +108,8 @@ void* allocate(int device, std::size_t bytes) {
   if (arena.seen == nullptr && !map_arena(arena)) return nullptr;
   if (bytes > settings().memory_bytes) return nullptr;
   bytes = (bytes + k_granularity - 1) / k_granularity * k_granularity;
-  const auto place = std::ranges::find_if(arena.free, [&](const auto& f) { return f.second >= bytes; });
+  const auto place =
+      std::ranges::find_if(arena.free, [&](const auto& f) { return f.second >= bytes; });
   if (place == arena.free.end()) return nullptr;
   const auto [offset, size] = *place;
   arena.free.erase(place);

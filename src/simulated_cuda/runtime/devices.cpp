@@ -68,26 +68,42 @@ cudaDeviceProp properties_of(int device) {
 
 int attribute_of(const cudaDeviceProp& properties, cudaDeviceAttr attribute) {
   switch (attribute) {
-    case cudaDevAttrMaxThreadsPerBlock: return properties.maxThreadsPerBlock;
-    case cudaDevAttrMaxThreadsPerMultiProcessor: return properties.maxThreadsPerMultiProcessor;
-    case cudaDevAttrMultiProcessorCount: return properties.multiProcessorCount;
-    case cudaDevAttrComputeCapabilityMajor: return properties.major;
-    case cudaDevAttrComputeCapabilityMinor: return properties.minor;
-    case cudaDevAttrWarpSize: return properties.warpSize;
-    case cudaDevAttrMaxSharedMemoryPerBlock: return static_cast<int>(properties.sharedMemPerBlock);
+    case cudaDevAttrMaxThreadsPerBlock:
+      return properties.maxThreadsPerBlock;
+    case cudaDevAttrMaxThreadsPerMultiProcessor:
+      return properties.maxThreadsPerMultiProcessor;
+    case cudaDevAttrMultiProcessorCount:
+      return properties.multiProcessorCount;
+    case cudaDevAttrComputeCapabilityMajor:
+      return properties.major;
+    case cudaDevAttrComputeCapabilityMinor:
+      return properties.minor;
+    case cudaDevAttrWarpSize:
+      return properties.warpSize;
+    case cudaDevAttrMaxSharedMemoryPerBlock:
+      return static_cast<int>(properties.sharedMemPerBlock);
     case cudaDevAttrMaxSharedMemoryPerBlockOptin:
       return static_cast<int>(properties.sharedMemPerBlockOptin);
     case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
       return static_cast<int>(properties.sharedMemPerMultiprocessor);
-    case cudaDevAttrMaxRegistersPerBlock: return properties.regsPerBlock;
-    case cudaDevAttrMaxGridDimX: return properties.maxGridSize[0];
-    case cudaDevAttrMaxGridDimY: return properties.maxGridSize[1];
-    case cudaDevAttrMaxGridDimZ: return properties.maxGridSize[2];
-    case cudaDevAttrL2CacheSize: return properties.l2CacheSize;
-    case cudaDevAttrUnifiedAddressing: return properties.unifiedAddressing;
-    case cudaDevAttrConcurrentKernels: return properties.concurrentKernels;
-    case cudaDevAttrPciBusId: return properties.pciBusID;
-    default: return 0;  // what this card does not have
+    case cudaDevAttrMaxRegistersPerBlock:
+      return properties.regsPerBlock;
+    case cudaDevAttrMaxGridDimX:
+      return properties.maxGridSize[0];
+    case cudaDevAttrMaxGridDimY:
+      return properties.maxGridSize[1];
+    case cudaDevAttrMaxGridDimZ:
+      return properties.maxGridSize[2];
+    case cudaDevAttrL2CacheSize:
+      return properties.l2CacheSize;
+    case cudaDevAttrUnifiedAddressing:
+      return properties.unifiedAddressing;
+    case cudaDevAttrConcurrentKernels:
+      return properties.concurrentKernels;
+    case cudaDevAttrPciBusId:
+      return properties.pciBusID;
+    default:
+      return 0;  // what this card does not have
   }
 }
 
@@ -101,7 +117,9 @@ void make_context(int device) {
   contexts[static_cast<std::size_t>(device)] = true;
 }
 
-bool has_context(int device) { return exists(device) && contexts[static_cast<std::size_t>(device)]; }
+bool has_context(int device) {
+  return exists(device) && contexts[static_cast<std::size_t>(device)];
+}
 
 }  // namespace use_gpu::simulated_cuda
 

@@ -31,4 +31,4 @@ void note_use();
 /// How each function of the runtime begins.
 #define SIMULATED_CUDA_ENTER()                                                            \
   if (const cudaError_t refused = use_gpu::simulated_cuda::enter(__func__); refused != 0) \
-    return use_gpu::simulated_cuda::fail(refused)
+  return use_gpu::simulated_cuda::fail(refused)

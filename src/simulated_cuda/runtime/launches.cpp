@@ -156,8 +156,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const voi
 }
 
 // Constants of kernels: in a dry run nobody reads them.
-cudaError_t cudaMemcpyToSymbol(const void*, const void*, std::size_t, std::size_t,
-                               cudaMemcpyKind) {
+cudaError_t cudaMemcpyToSymbol(const void*, const void*, std::size_t, std::size_t, cudaMemcpyKind) {
   SIMULATED_CUDA_ENTER();
   return cudaSuccess;
 }

@@ -7,10 +7,10 @@
 
 #include "errors.hpp"
 
-#define SIMULATED_CUDA_NOT_OFFERED(function)                                                \
-  extern "C" cudaError_t function() {                                                       \
-    SIMULATED_CUDA_ENTER();                                                                 \
-    return use_gpu::simulated_cuda::fail(cudaErrorNotSupported,                             \
+#define SIMULATED_CUDA_NOT_OFFERED(function)                                             \
+  extern "C" cudaError_t function() {                                                    \
+    SIMULATED_CUDA_ENTER();                                                              \
+    return use_gpu::simulated_cuda::fail(cudaErrorNotSupported,                          \
                                          #function " is not offered by simulated GPUs"); \
   }
 

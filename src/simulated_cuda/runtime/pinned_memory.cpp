@@ -58,7 +58,8 @@ cudaError_t cudaHostAlloc(void** address, std::size_t bytes, unsigned) {
   SIMULATED_CUDA_ENTER();
   make_context(current_device());
   constexpr std::size_t k_page = 4096;
-  *address = bytes == 0 ? nullptr : std::aligned_alloc(k_page, (bytes + k_page - 1) / k_page * k_page);
+  *address =
+      bytes == 0 ? nullptr : std::aligned_alloc(k_page, (bytes + k_page - 1) / k_page * k_page);
   if (bytes == 0) return cudaSuccess;
   if (*address == nullptr) return fail(cudaErrorMemoryAllocation);
   ++counts().pinned_allocations;

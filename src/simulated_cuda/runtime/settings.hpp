@@ -17,11 +17,11 @@ inline constexpr int k_most_gpus = 16;
 inline constexpr std::uint64_t k_reserved_bytes = std::uint64_t{16} << 20;
 
 struct Settings {
-  int num_cards = 0;                ///< SIMULATE_GPUS
-  std::uint64_t memory_bytes = 0;   ///< SIMULATE_GPUS_MEMORY, of each card
-  bool summary = false;             ///< SIMULATE_GPUS_SUMMARY
-  bool dry_run = false;             ///< SIMULATE_GPUS_DRY_RUN
-  std::vector<int> visible;         ///< the cards that CUDA_VISIBLE_DEVICES leaves, in its order
+  int num_cards = 0;               ///< SIMULATE_GPUS
+  std::uint64_t memory_bytes = 0;  ///< SIMULATE_GPUS_MEMORY, of each card
+  bool summary = false;            ///< SIMULATE_GPUS_SUMMARY
+  bool dry_run = false;            ///< SIMULATE_GPUS_DRY_RUN
+  std::vector<int> visible;        ///< the cards that CUDA_VISIBLE_DEVICES leaves, in its order
 };
 
 /// Read once, at the first call.

@@ -33,8 +33,12 @@ struct CopyRow {
   const CopyCount* pinned;    // null: between devices nothing is pinned
   const CopyCount* pageable;  // or the only count
 
-  [[nodiscard]] std::uint64_t copies() const { return pageable->copies + (pinned ? pinned->copies.load() : 0); }
-  [[nodiscard]] std::uint64_t bytes() const { return pageable->bytes + (pinned ? pinned->bytes.load() : 0); }
+  [[nodiscard]] std::uint64_t copies() const {
+    return pageable->copies + (pinned ? pinned->copies.load() : 0);
+  }
+  [[nodiscard]] std::uint64_t bytes() const {
+    return pageable->bytes + (pinned ? pinned->bytes.load() : 0);
+  }
 };
 
 std::vector<CopyRow> copy_rows() {

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: MIT
+"""simulate_gpus as a user types it, with programs in Python and C++.
+
+Usage: simulate_gpus_test.py SIMULATE_GPUS CXX TRAIN [unittest's options]        TRAIN: the program train.cpp
+"""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+SIMULATE_GPUS, CXX, TRAIN = sys.argv[1:4]
+del sys.argv[1:4]
+
+# A program that asks CUDA's runtime and NVML, without LibTorch.
+COUNT = """
+import ctypes, sys
+count, cards = ctypes.c_int(-1), ctypes.c_uint(99)
+code = ctypes.CDLL("libcudart.so.13").cudaGetDeviceCount(ctypes.byref(count))
+ctypes.CDLL("libnvidia-ml.so.1").nvmlDeviceGetCount_v2(ctypes.byref(cards))
+print(code, count.value, cards.value)
+"""
+
+
+def run(*arguments, **environment):
+    kept = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+    return subprocess.run([SIMULATE_GPUS, *arguments], env=dict(kept, **environment), text=True, capture_output=True)
+
+
+def rows(text):
+    """The numbers of each row of a summary."""
+    found = re.findall(r"^  (\w[\w :]*?)  +([\d,]+)(?:  +([\d,]+))?", text, re.MULTILINE)
+    return {name: [int(number.replace(",", "")) for number in numbers if number] for name, *numbers in found}
+
+
+class Launcher(unittest.TestCase):
+    def refused(self, part, *arguments):
+        ran = run(*arguments)
+        self.assertEqual((ran.returncode, ran.stdout, ran.stderr.count("\n")), (2, "", 1), ran.stderr)
+        self.assertTrue(ran.stderr.startswith("simulate_gpus: "), ran.stderr)
+        self.assertIn(part, ran.stderr)
+
+    def test_refuses_wrong_arguments(self):
+        self.refused("no number of GPUs")
+        self.refused("no program", "2")
+        self.refused('"17", expected 0 to 16', "17", "true")
+        self.refused("unknown option -1", "-1", "true")
+        self.refused('"two", expected 0 to 16', "two", "true")
+        self.refused("unknown option --gpus", "--gpus", "2", "true")
+        self.refused("no size after --memory", "--memory")
+        for size in ("1GB", "GiB", "16MiB", "99999999999999GiB", "-1GiB"):
+            self.refused("expected a size", "--memory", size, "1", "true")
+
+    def test_refuses_a_program_that_is_not_there(self):
+        self.refused('cannot run "/no/such/program": No such file or directory', "1", "/no/such/program")
+
+    def test_helps(self):
+        ran = run("--help")
+        self.assertEqual((ran.returncode, ran.stderr), (0, ""))
+        for option in ("--memory", "--summary", "--dry-run", "COUNT PROGRAM"):
+            self.assertIn(option, ran.stdout)
+
+    def test_is_the_program_and_ends_as_it_does(self):
+        ran = run("2", "sh", "-c", 'echo "$1"; exit 7', "sh", "a b")
+        self.assertEqual((ran.returncode, ran.stdout), (7, "a b\n"))
+        self.assertEqual(run("2", "sh", "-c", "kill -9 $$").returncode, -9)
+
+    def test_loads_no_libtorch(self):
+        self.assertNotIn("torch", run("2", "cat", "/proc/self/maps").stdout)
+
+    def count(self, gpus, *prefix, **environment):
+        return run(*prefix, gpus, sys.executable, "-c", COUNT, **environment).stdout.split()
+
+    def test_shows_as_many_as_it_was_told(self):
+        self.assertEqual(self.count("0"), ["100", "0", "0"])
+        self.assertEqual(self.count("1"), ["0", "1", "1"])
+        self.assertEqual(self.count("16"), ["0", "16", "16"])
+        # the inner one counts; a process that the program starts has its GPUs too
+        self.assertEqual(self.count("1", "2", SIMULATE_GPUS), ["0", "1", "1"])
+        nested = run("3", "sh", "-c", '"$0" -c "$1"', sys.executable, COUNT)
+        self.assertEqual(nested.stdout.split(), ["0", "3", "3"])
+
+    def test_honours_cuda_visible_devices(self):
+        uuid = "GPU-02"  # as nvmlDeviceGetUUID begins for the third card
+        for visible, seen in (("1", 1), ("1,0", 2), ("", 0), ("-1", 0), ("0,9,1", 1), ("0,0", 0), (uuid, 1), ("2, 1", 2)):
+            self.assertEqual(self.count("3", CUDA_VISIBLE_DEVICES=visible)[1:], [str(seen), "3"], visible)
+
+    def test_refuses_another_libtorch(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in (("libtorch_cpu.so", 'extern "C" unsigned long long aoti_torch_abi_version() { return 1ull << 56 | 7ull << 48; }'),
+                               ("libtorch_cuda.so", "int nothing;")):
+                source = Path(folder, "source.cpp")
+                source.write_text(text)
+                subprocess.run([CXX, "-shared", "-fPIC", source, "-o", Path(folder, name), f"-Wl,-soname,{name}"], check=True)
+            load = f"import ctypes\nfor name in ('libtorch_cpu.so', 'libtorch_cuda.so'): ctypes.CDLL('{folder}/' + name)\n"
+            self.refused("the program has LibTorch 1.7.0, and this simulate_gpus was built with", "1", sys.executable, "-c", load + COUNT)
+
+    def test_fails_the_call_that_it_was_told(self):
+        self.assertEqual(self.count("2", SIMULATE_GPUS_FAULTS="cudaGetDeviceCount:1:35")[0], "35")
+
+
+class Program(unittest.TestCase):
+    """train.cpp, which knows LibTorch alone."""
+
+    def losses(self, *command):
+        ran = subprocess.run(command, env=dict(os.environ, CUDA_VISIBLE_DEVICES="0"), text=True, capture_output=True)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        return re.search(r"device (\w+)", ran.stdout)[1], [float(loss) for loss in re.findall(r"loss (\S+)", ran.stdout)]
+
+    def compare(self, *program):
+        device, losses = self.losses(SIMULATE_GPUS, "1", *program)
+        of_cpu, expected = self.losses(SIMULATE_GPUS, "0", *program)
+        self.assertEqual((device, of_cpu), ("cuda", "cpu"))
+        self.assertEqual(len(losses), 16)
+        for loss, right in zip(losses, expected):
+            self.assertAlmostEqual(loss, right, delta=1e-5)
+
+    def test_trains_as_on_the_cpu(self):
+        self.compare(TRAIN)
+
+    def test_trains_in_python(self):
+        script = Path(__file__).with_name("train.py")
+        if subprocess.run([sys.executable, "-c", "import torch"], capture_output=True).returncode:
+            self.skipTest("this Python has no torch")
+        self.compare(sys.executable, "-W", "ignore", script)
+
+    def test_is_summed_up(self):
+        ran = run("--summary", "2", TRAIN, "1")
+        found = rows(ran.stderr)
+        # 8 batches of images and labels, 10 parameters and buffers and 3 counters of batches
+        self.assertEqual(found["host to device"][0], 16 + 8 + 3, ran.stderr)
+        self.assertEqual(found["device to host"], [8, 8 * 4])  # the losses
+        self.assertEqual(found["device to device"], [0, 0])
+        self.assertIn("operations", found)
+        self.assertRegex(ran.stderr, r"cuda:0 +yes")
+        self.assertRegex(ran.stderr, r"cuda:1 +no +0")
+        self.assertNotIn("simulate_gpus", run("--summary", "2", "true").stderr)  # no GPU was used
+
+    def test_runs_dry(self):
+        ran = run("--summary", "--dry-run", "2", TRAIN, "1")
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        found = rows(ran.stderr)
+        self.assertGreater(found["kernels"][0], 100)
+        self.assertEqual(found["host to device"][0], 16 + 8 + 3)
+
+    def test_runs_out_of_memory(self):
+        ran = run("--memory", "18MiB", "1", TRAIN, "1")
+        self.assertNotEqual(ran.returncode, 0)
+        self.assertIn("out of memory", ran.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -69,6 +69,7 @@ thread_local CallConfiguration configuration;
 
 }  // namespace
 
+// CUDA's own names begin with two underscores. NOLINTBEGIN(bugprone-reserved-identifier)
 extern "C" {
 
 void** __cudaRegisterFatBinary(void*) {
@@ -161,3 +162,4 @@ cudaError_t cudaMemcpyToSymbol(const void*, const void*, std::size_t, std::size_
   return cudaSuccess;
 }
 }
+// NOLINTEND(bugprone-reserved-identifier)

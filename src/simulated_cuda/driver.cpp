@@ -49,7 +49,10 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute, CUdevice) {
   return CUDA_SUCCESS;
 }
 
+// In a dry run it is only asked for when LibTorch is about to compile a kernel, as it does for
+// elementwise operations on complex numbers. That needs a real GPU.
 CUresult cuCtxGetCurrent(CUcontext* current) {
+  if (simulated_cuda_is_dry_run()) return CUDA_ERROR_NOT_SUPPORTED;
   *current = simulated_cuda_thread_has_context() ? context() : nullptr;
   return CUDA_SUCCESS;
 }
@@ -68,7 +71,9 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* retained, CUdevice) {
 }
 
 CUresult cuGetErrorString(CUresult error, const char** text) {
-  *text = error == CUDA_SUCCESS ? "no error" : "operation not supported by simulated GPUs";
+  *text = error == CUDA_SUCCESS
+              ? "no error"
+              : "not offered by simulated GPUs, which compile and load no kernels";
   return CUDA_SUCCESS;
 }
 }

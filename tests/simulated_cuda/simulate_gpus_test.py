@@ -99,6 +99,10 @@ class Launcher(unittest.TestCase):
 
     def test_fails_the_call_that_it_was_told(self):
         self.assertEqual(self.count("2", SIMULATE_GPUS_FAULTS="cudaGetDeviceCount:1:35")[0], "35")
+        for fault in ("cudaMaloc:1:2", "cudaMalloc", "cudaMalloc:x:2", "cudaMalloc:1:"):
+            ran = run("1", sys.executable, "-c", COUNT, SIMULATE_GPUS_FAULTS=fault)
+            self.assertEqual((ran.returncode, ran.stderr.count("\n")), (2, 1), ran.stderr)
+            self.assertIn(f'has "{fault}"', ran.stderr)
 
 
 class Program(unittest.TestCase):

@@ -232,6 +232,111 @@ TEST(Graphs, RefuseASynchronization) {
   EXPECT_TRUE(has(error_of([&] { graph.capture_end(); }), "previous error during capture"));
 }
 
+// What a capture computes with must be values, as it is an index here; memory is as before at its end.
+TEST(Graphs, CaptureATrainingStep) {
+  torch::manual_seed(0);
+  torch::nn::Sequential net(torch::nn::Conv2d(1, 2, 3), torch::nn::BatchNorm2d(2),
+                            torch::nn::ReLU(), torch::nn::MaxPool2d(2), torch::nn::Flatten(),
+                            torch::nn::Linear(18, 4));
+  const Tensor x = torch::rand({4, 1, 8, 8});
+  auto copy = std::dynamic_pointer_cast<torch::nn::SequentialImpl>(net->clone());
+  net->to(k_gpu);
+  const Tensor input = x.to(k_gpu);
+  const auto step = [](torch::nn::SequentialImpl& trained, const Tensor& images) {
+    const Tensor scores = trained.forward(images);
+    const Tensor loss = torch::cross_entropy_loss(scores, scores.argmin(1));
+    const auto trainable = trained.parameters();
+    const auto gradients = torch::autograd::grad({loss}, trainable);
+    const torch::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < trainable.size(); ++i)
+      trainable[i].detach().sub_(gradients[i] * 0.1);
+    return loss.detach();
+  };
+  const auto parameters = [](torch::nn::Module& of) {
+    return torch::nn::utils::parameters_to_vector(of.parameters()).detach().cpu();
+  };
+  const Tensor before = parameters(*net);
+  const CUDAStream side = c10::cuda::getStreamFromPool(false, 0);
+  synchronize();
+  Tensor loss;
+  at::cuda::CUDAGraph graph;
+  {
+    const CUDAStreamGuard guard(side);
+    graph.capture_begin();
+    loss = step(*net, input);
+    graph.capture_end();
+  }
+  EXPECT_TRUE(parameters(*net).equal(before));
+  EXPECT_EQ(net->buffers()[2].item<std::int64_t>(), 0);  // num_batches_tracked
+  for (int i = 0; i < 3; ++i) {
+    graph.replay();
+    EXPECT_NEAR(loss.item<double>(), step(*copy, x).item<double>(), 1e-4);
+  }
+  EXPECT_TRUE(parameters(*net).allclose(parameters(*copy), 1e-3, 1e-4));
+  EXPECT_EQ(net->buffers()[2].item<std::int64_t>(), 3);
+}
+
+TEST(Graphs, RefuseSizesThatAreReadBack) {
+  const CUDAStream side = c10::cuda::getStreamFromPool(false, 0);
+  const Tensor x = torch::ones({4}, k_gpu);
+  for (const auto& read : std::vector<std::function<void()>>{
+           [&] { (void)x.nonzero(); }, [&] { (void)x.index({x > 0}); }, [&] { (void)x.equal(x); },
+           [&] { (void)x.to_sparse(); }}) {
+    const CUDAStreamGuard guard(side);
+    at::cuda::CUDAGraph graph;
+    graph.capture_begin();
+    EXPECT_TRUE(has(error_of(read), "when stream is capturing"));
+    EXPECT_TRUE(has(error_of([&] { graph.capture_end(); }), "previous error during capture"));
+  }
+}
+
+TEST(Graphs, RefuseWorkThatIsNotJoined) {
+  const CUDAStream side = c10::cuda::getStreamFromPool(false, 0),
+                   other = c10::cuda::getStreamFromPool(false, 0);
+  const Tensor x = torch::ones({4}, k_gpu);
+  synchronize();
+  for (const bool joins : {true, false}) {
+    Tensor doubled;
+    at::cuda::CUDAGraph graph;
+    const CUDAStreamGuard guard(side);
+    graph.capture_begin();
+    at::cuda::CUDAEvent begun, ended;
+    begun.record(side);
+    begun.block(other);
+    {
+      const CUDAStreamGuard second(other);
+      doubled = x * 2;
+    }
+    ended.record(other);
+    if (joins) ended.block(side);
+    if (joins) {
+      graph.capture_end();
+      graph.replay();
+      EXPECT_TRUE(doubled.cpu().equal(torch::full({4}, 2.0)));
+    } else {
+      EXPECT_TRUE(has(error_of([&] { graph.capture_end(); }), "unjoined work"));
+    }
+  }
+  EXPECT_TRUE((x + 1).cpu().equal(torch::full({4}, 2.0)));  // all works again
+}
+
+TEST(Graphs, AreCountedAtEachLaunch) {
+  const CUDAStream side = c10::cuda::getStreamFromPool(false, 0);
+  Tensor x = torch::ones({4}, k_gpu);
+  at::cuda::CUDAGraph graph;
+  {
+    const CUDAStreamGuard guard(side);
+    graph.capture_begin();
+    x.add_(1);
+    x.mul_(2);
+    graph.capture_end();
+  }
+  const std::uint64_t operations = count("operations"), launches = count("graph launches");
+  for (int i = 0; i < 10; ++i) cudaGraphLaunch(graph.raw_cuda_graph_exec(), side.stream());
+  EXPECT_EQ(count("operations") - operations, 20U);
+  EXPECT_EQ(count("graph launches") - launches, 10U);
+}
+
 TEST(Graphs, DrawNewNumbersAtEachReplay) {
   const CUDAStream side = c10::cuda::getStreamFromPool(false, 0);
   torch::manual_seed(3);

@@ -13,12 +13,12 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <functional>
 #include <optional>
 #include <string>
 #include <tuple>
 
 #include "kernels/inside_kernel.hpp"
+#include "kernels/operation.hpp"
 #include "kernels/own_kernels.hpp"
 #include "runtime/interface.hpp"
 
@@ -30,8 +30,7 @@ using at::Tensor;
 void count_kernel() {
   cudaStream_t stream = c10::cuda::getCurrentCUDAStream().stream();
   C10_CUDA_CHECK(simulated_cuda_begin_operation(stream));
-  const std::function<void()> work = [] { simulated_cuda_count_operation(); };
-  simulated_cuda_submit(stream, &work);
+  simulated_cuda_count_operation(stream);
 }
 
 // Zeros, so that a solver's "info" says that all went well.
@@ -48,7 +47,6 @@ void count_with_meta(const c10::OperatorHandle& operation, c10::DispatchKeySet,
   const InsideKernel inside;
   const c10::FunctionSchema& schema = operation.schema();
   const auto arguments = torch::jit::pop(*stack, schema.arguments().size());
-  count_kernel();
   std::optional<at::TensorOptions> options;
   torch::jit::Stack metas;
   for (const c10::IValue& argument : arguments) {
@@ -62,7 +60,14 @@ void count_with_meta(const c10::OperatorHandle& operation, c10::DispatchKeySet,
         at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kMeta)));
   }
   const torch::jit::Stack kept = metas;
-  operation.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &metas);
+  try {
+    operation.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &metas);
+  } catch (const c10::NotImplementedError&) {  // it has none after all: the CPU's, then
+    stack->insert(stack->end(), arguments.begin(), arguments.end());
+    compute(operation, c10::DispatchKey::CPU, stack);
+    return;
+  }
+  count_kernel();
   for (std::size_t r = 0; r < metas.size(); ++r) {
     const c10::IValue& result = metas[r];
     const auto same = [&](const c10::IValue& other) {

@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -198,6 +199,24 @@ Values device_results(const c10::FunctionSchema& schema, const Values& arguments
   return results;
 }
 
+// Whether CUDA's kernel reads a value or a size back, which cannot be captured.
+bool synchronizes(const c10::OperatorHandle& operation, c10::DispatchKey host_key,
+                  const Values& arguments) {
+  const std::string& name = operation.schema().name();
+  if (name == "aten::repeat_interleave") return arguments.back().isNone();  // its output's size
+  return host_key != c10::DispatchKey::CPU || name.starts_with("aten::_to_sparse") ||
+         operation.hasTag(at::Tag::data_dependent_output) ||
+         operation.hasTag(at::Tag::dynamic_output_shape);
+}
+
+// The writes' memory, as it is.
+Writes copies_of(const Writes& writes) {
+  const InsideKernel inside;
+  Writes copies;
+  for (const auto& [view, value] : writes) copies.emplace_back(view, view.clone());
+  return copies;
+}
+
 // What each replay does: the call, on the memory that the program knows, and its results to where
 // the program has them.
 std::function<void()> replay_of(HostCall call, Values results) {
@@ -205,7 +224,6 @@ std::function<void()> replay_of(HostCall call, Values results) {
     result = with_tensors(result, [](const at::Tensor& tensor) { return host_view(tensor); });
   }
   return [call = std::move(call), results = std::move(results)] {
-    simulated_cuda_count_operation();
     const Values fresh = call();
     const InsideKernel inside;
     for (std::size_t r = 0; r < results.size(); ++r) {
@@ -237,6 +255,9 @@ void compute(const c10::OperatorHandle& operation, c10::DispatchKey host_key,
   const bool captured = simulated_cuda_is_capturing(stream);
   const bool apart = captured || simulated_cuda_postpones();
   C10_CUDA_CHECK(simulated_cuda_begin_operation(stream));
+  if (captured && synchronizes(operation, host_key, arguments)) {
+    C10_CUDA_CHECK(cudaStreamSynchronize(stream));
+  }
 
   HostCall call = make_call(operation, host_key, arguments, apart);
   add_generators(call, arguments, device);
@@ -247,13 +268,15 @@ void compute(const c10::OperatorHandle& operation, c10::DispatchKey host_key,
     const InsideKernel inside;
     results = device_results(schema, arguments, call, host_results, device, writes);
   }
+  simulated_cuda_count_operation(stream);
   if (captured) {
     HostCall direct = make_call(operation, host_key, arguments, /*apart=*/false);
     direct.generators = std::move(call.generators);
     const std::function<void()> replay = replay_of(std::move(direct), results);
-    simulated_cuda_submit(stream, &replay);
+    const std::function<void()> undo = [before = copies_of(writes)] { write(before); };
+    write(writes);
+    simulated_cuda_record(stream, &replay, &undo);
   } else {
-    simulated_cuda_count_operation();
     if (apart && !writes.empty()) {
       const std::function<void()> later = [writes = std::move(writes)] { write(writes); };
       simulated_cuda_submit(stream, &later);

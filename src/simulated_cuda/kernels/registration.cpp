@@ -143,6 +143,7 @@ void simulated_cuda_replace_kernels() {
   Silent silent;
   const c10::WarningUtils::WarningHandlerGuard guard(&silent);
   at::globalContext().setUserEnabledCuDNN(false);
+  at::globalContext().setSDPUseCuDNN(false);
   torch::Library& library = library_of(c10::DispatchKey::CUDA);
   if (simulated_cuda_is_dry_run()) {
     add_library_operations(library);

@@ -49,8 +49,17 @@ CopyCount& count_of(const Copy& copy) {
   return is_pinned(copy.to) ? counts().device_to_pinned : counts().device_to_pageable;
 }
 
-void count(const Copy& copy) {
-  if (device_pointer(copy.to) || device_pointer(copy.from)) count_of(copy).add(copy.bytes());
+void count_copy(const CUstream_st& stream, const Copy& copy) {
+  if (!device_pointer(copy.to) && !device_pointer(copy.from)) return;
+  count(stream, [&counted = count_of(copy), bytes = copy.bytes()] { counted.add(bytes); });
+}
+
+// What a copy overwrites, to be put back after a capture.
+Work put_back(void* address, std::size_t bytes) {
+  auto* const place = static_cast<char*>(simulated_cuda_host_address(address));
+  return [place, before = std::vector<char>(place, place + bytes)] {
+    std::memcpy(place, before.data(), before.size());
+  };
 }
 
 void run(const Copy& copy) {
@@ -70,14 +79,12 @@ cudaError_t start(const Copy& copy, cudaStream_t handle) {
     return fail(cudaErrorInvalidValue);
   }
   CUstream_st& stream = stream_of(handle);
+  count_copy(stream, copy);
   if (stream.recording) {
-    submit(stream, [copy] {
-      count(copy);
-      run(copy);
-    });
+    submit(
+        stream, [copy] { run(copy); }, put_back(copy.to, copy.extent(copy.to_pitch)));
     return cudaSuccess;
   }
-  count(copy);
   if (is_pageable(copy.from) && copy.height == 1 && copy.width <= k_staged_bytes &&
       !is_pageable(copy.to)) {
     const auto* const bytes = static_cast<const char*>(copy.from);
@@ -92,11 +99,12 @@ cudaError_t start(const Copy& copy, cudaStream_t handle) {
 
 cudaError_t set(void* address, int value, std::size_t bytes, cudaStream_t handle) {
   if (!is_allocated(address, bytes)) return fail(cudaErrorInvalidValue);
-  const auto step = [address, value, bytes] {
-    ++counts().memory_sets;
-    std::memset(simulated_cuda_host_address(address), value, bytes);
+  CUstream_st& stream = stream_of(handle);
+  count(stream, [] { ++counts().memory_sets; });
+  const auto step = [place = simulated_cuda_host_address(address), value, bytes] {
+    std::memset(place, value, bytes);
   };
-  submit(stream_of(handle), step);
+  submit(stream, step, stream.recording ? put_back(address, bytes) : Work());
   return cudaSuccess;
 }
 

@@ -2,7 +2,9 @@
 #include "errors.hpp"
 
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -66,6 +68,12 @@ constexpr ErrorText k_errors[] = {
                          "forward compatibility was attempted on non supported HW"),
     SIMULATED_CUDA_ERROR(cudaErrorStreamCaptureUnsupported,
                          "operation not permitted when stream is capturing"),
+    SIMULATED_CUDA_ERROR(cudaErrorStreamCaptureUnmatched,
+                         "operation should be on the stream that began the capture"),
+    SIMULATED_CUDA_ERROR(cudaErrorStreamCaptureUnjoined, "capturing stream has unjoined work"),
+    SIMULATED_CUDA_ERROR(
+        cudaErrorStreamCaptureImplicit,
+        "operation would make the legacy stream depend on a capturing blocking stream"),
     SIMULATED_CUDA_ERROR(cudaErrorStreamCaptureInvalidated,
                          "operation failed due to a previous error during capture"),
     SIMULATED_CUDA_ERROR(cudaErrorUnknown, "unknown error"),
@@ -113,8 +121,18 @@ struct Faults {
       std::getline(parts, function, ':');
       std::getline(parts, call, ':');
       std::getline(parts, code);
-      parsed->emplace_back(std::move(function), call == "*" ? 0 : std::atol(call.c_str()),
-                           static_cast<cudaError_t>(std::atoi(code.c_str())));
+      const long number = call == "*" ? 0 : std::atol(call.c_str());
+      const int answer = std::atoi(code.c_str());
+      if (answer <= 0 || number < 0 || (number == 0 && call != "*") ||
+          dlsym(RTLD_DEFAULT, function.c_str()) == nullptr) {
+        std::fprintf(
+            stderr,
+            "simulate_gpus: SIMULATE_GPUS_FAULTS has \"%s\"; expected a function of CUDA's "
+            "runtime, the number of a call or *, and an error code, as in cudaMalloc:3:2\n",
+            entry.c_str());
+        _exit(2);
+      }
+      parsed->emplace_back(std::move(function), number, static_cast<cudaError_t>(answer));
     }
     const std::scoped_lock lock(mutex);
     current = all.emplace_back(std::move(parsed)).get();

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <mutex>
 
 #include "counts.hpp"
@@ -49,6 +50,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
   *event = {.is_recorded = true,
             .moment = stream.recording ? Moment{} : Moment{stream.queue, stream.queue->end()},
             .recording = stream.recording,
+            .captured = stream.recording ? &stream : nullptr,
+            .given = stream.recording ? stream.recording->given[&stream] : 0,
             .time = std::chrono::steady_clock::now()};
   return cudaSuccess;
 }
@@ -89,7 +92,16 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
   SIMULATED_CUDA_ENTER();
   CUstream_st& stream = stream_of(handle);
   const CUevent_st recorded = copy_of(event);
-  if (recorded.recording) {  // the stream joins the capture
+  if (recorded.recording) {  // the stream joins the capture, which the default stream cannot
+    Recording& recording = *recorded.recording;
+    if (&stream != handle) {
+      recording.is_invalid = true;
+      return fail(cudaErrorStreamCaptureImplicit);
+    }
+    if (recorded.captured != &stream) {
+      std::size_t& joined = recording.joined[recorded.captured];
+      joined = std::max(joined, recorded.given);
+    }
     begin_capture(stream, recorded.recording);
   } else if (!stream.recording && !recorded.moment.is_finished()) {
     submit(stream, [moment = recorded.moment] { moment.finish(); });

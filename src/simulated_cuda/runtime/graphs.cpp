@@ -34,7 +34,10 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   if (stream == nullptr || &captured != stream || captured.recording) {
     return fail(cudaErrorStreamCaptureUnsupported);
   }
-  begin_capture(captured, std::make_shared<Recording>(Recording{.id = ++ids, .steps = {}}));
+  auto recording = std::make_shared<Recording>();
+  recording->id = ++ids;
+  recording->origin = stream;
+  begin_capture(captured, std::move(recording));
   return cudaSuccess;
 }
 
@@ -43,8 +46,10 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   const auto recording = stream_of(stream).recording;
   *graph = nullptr;
   if (!recording) return fail(cudaErrorInvalidValue);
+  if (recording->origin != stream) return fail(cudaErrorStreamCaptureUnmatched);
   end_capture(*recording);
   if (recording->is_invalid) return fail(cudaErrorStreamCaptureInvalidated);
+  if (recording->is_unjoined) return fail(cudaErrorStreamCaptureUnjoined);
   *graph = new CUgraph_st{recording};
   return cudaSuccess;
 }
@@ -92,8 +97,9 @@ cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* exec, cudaGraph_t gra
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   SIMULATED_CUDA_ENTER();
+  ++counts().graph_launches;
+  for (const auto& add : exec->recording->counted) add();
   submit(stream_of(stream), [recording = exec->recording] {
-    ++counts().graph_launches;
     for (const Work& step : recording->steps) step();
   });
   return cudaSuccess;

@@ -21,8 +21,8 @@ void* simulated_cuda_host_address(const void* address);
 /// makes it an error, as for a launch.
 cudaError_t simulated_cuda_begin_operation(cudaStream_t stream);
 
-/// Counts an operation that is done now, or that a replay of a graph does.
-void simulated_cuda_count_operation();
+/// Counts an operation of the stream: now, or at each replay of the graph that is captured from it.
+void simulated_cuda_count_operation(cudaStream_t stream);
 
 /// Whether what a kernel writes must be hidden from other streams until they wait for it. It need
 /// not be as long as there is only the default stream.
@@ -30,9 +30,14 @@ bool simulated_cuda_postpones();
 
 bool simulated_cuda_is_capturing(cudaStream_t stream);
 
-/// Appends work to a stream, or to the graph that is captured from it. It runs when somebody waits
-/// for it, in the thread of whoever that is, and must not call CUDA.
+/// Appends work to a stream that is not captured. It runs when somebody waits for it, in the thread
+/// of whoever that is, and must not call CUDA.
 void simulated_cuda_submit(cudaStream_t stream, const std::function<void()>* work);
+
+/// Appends a step to the graph that is captured from the stream. It was done already; `undo` takes
+/// that back when the capture ends.
+void simulated_cuda_record(cudaStream_t stream, const std::function<void()>* step,
+                           const std::function<void()>* undo);
 
 /// Whether kernels are counted and not computed (simulate_gpus --dry-run).
 bool simulated_cuda_is_dry_run();

@@ -51,7 +51,8 @@ std::string name_of(const void* function) {
 
 cudaError_t launch(const void* function, cudaStream_t stream) {
   if (settings().dry_run) {
-    submit(stream_of(stream), [] { simulated_cuda_count_operation(); });
+    simulated_cuda_count_operation(stream);
+    submit(stream_of(stream), [] {});
     return cudaSuccess;
   }
   const std::string name = name_of(function);

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <condition_variable>
@@ -119,6 +120,7 @@ void Queue::finish(std::uint64_t place) {
       work();
     } catch (const std::exception& error) {
       failure = error.what();
+      failure.resize(std::min(failure.find('\n'), failure.size()));  // no backtrace
     }
     work = nullptr;  // what it holds is freed without the lock
     lock.lock();
@@ -136,14 +138,25 @@ CUstream_st& stream_of(cudaStream_t handle) {
   return *handle;
 }
 
-void submit(CUstream_st& stream, Work work) {
+void submit(CUstream_st& stream, Work work, Work undo) {
   make_context(stream.device);
   if (stream.recording) {
+    work();
+    if (undo) stream.recording->undo.push_back(std::move(undo));
     stream.recording->steps.push_back(std::move(work));
+    ++stream.recording->given[&stream];
     return;
   }
   order_with_default_stream(stream);
   stream.queue->submit(std::move(work));
+}
+
+void count(const CUstream_st& stream, const Work& add) {
+  if (stream.recording) {
+    stream.recording->counted.push_back(add);
+  } else {
+    add();
+  }
 }
 
 void finish(CUstream_st& stream) {
@@ -165,7 +178,12 @@ void begin_capture(CUstream_st& stream, std::shared_ptr<Recording> recording) {
   stream.recording = std::move(recording);
 }
 
-void end_capture(const Recording& recording) {
+void end_capture(Recording& recording) {
+  for (const auto& [stream, given] : recording.given) {
+    if (stream != recording.origin && recording.joined[stream] < given)
+      recording.is_unjoined = true;
+  }
+  for (; !recording.undo.empty(); recording.undo.pop_back()) recording.undo.back()();
   const std::scoped_lock lock(streams().mutex);
   for (CUstream_st* stream : streams().made) {
     if (stream->recording.get() == &recording) stream->recording = nullptr;
@@ -202,6 +220,14 @@ void simulated_cuda_submit(cudaStream_t stream, const std::function<void()>* wor
   submit(stream_of(stream), *work);
 }
 
+void simulated_cuda_record(cudaStream_t handle, const std::function<void()>* step,
+                           const std::function<void()>* undo) {
+  Recording& recording = *stream_of(handle).recording;
+  recording.steps.push_back(*step);
+  recording.undo.push_back(*undo);
+  ++recording.given[&stream_of(handle)];
+}
+
 cudaError_t simulated_cuda_begin_operation(cudaStream_t handle) {
   if (const cudaError_t refused = enter("cudaLaunchKernel")) return fail(refused);
   if (const cudaError_t refused = unreported_refusal()) return refused;
@@ -213,7 +239,9 @@ cudaError_t simulated_cuda_begin_operation(cudaStream_t handle) {
   return cudaSuccess;
 }
 
-void simulated_cuda_count_operation() { ++counts().operations; }
+void simulated_cuda_count_operation(cudaStream_t stream) {
+  count(stream_of(stream), [] { ++counts().operations; });
+}
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
   SIMULATED_CUDA_ENTER();

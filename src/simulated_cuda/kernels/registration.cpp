@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <deque>
+#include <iterator>
 #include <set>
+#include <sstream>
 #include <string>
 
 #include "kernels/operation.hpp"
@@ -20,42 +22,27 @@ namespace {
 
 Registered registered;
 
+std::set<std::string> words(const std::string& text) {
+  std::istringstream in(text);
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
 // Operations whose CUDA kernels do their work on the host, by way of the runtime: they allocate,
 // look at memory differently, or transfer.
-const std::set<std::string> k_kept = {"_cudnn_init_dropout_state",
-                                      "_efficientzerotensor",
-                                      "_has_same_storage_numel",
-                                      "_local_scalar_dense",
-                                      "_pin_memory",
-                                      "_reshape_alias",
-                                      "_sparse_coo_tensor_with_dims",
-                                      "_sparse_coo_tensor_with_dims_and_tensors",
-                                      "_sparse_compressed_tensor_unsafe",
-                                      "as_strided",
-                                      "empty",
-                                      "empty_quantized",
-                                      "empty_strided",
-                                      "is_pinned",
-                                      "is_set_to",
-                                      "pin_memory",
-                                      "record_stream",
-                                      "resize_",
-                                      "set_",
-                                      "unfold",
-                                      "view",
-                                      "view_as_complex",
-                                      "view_as_real"};
+const std::set<std::string> k_kept = words(
+    "_cudnn_init_dropout_state _efficientzerotensor _has_same_storage_numel _local_scalar_dense "
+    "_pin_memory _reshape_alias _sparse_compressed_tensor_unsafe _sparse_coo_tensor_with_dims "
+    "_sparse_coo_tensor_with_dims_and_tensors as_strided empty empty_quantized empty_strided "
+    "is_pinned is_set_to pin_memory record_stream resize_ set_ unfold view view_as_complex "
+    "view_as_real");
 
 // The same of sparse tensors, whose parts are dense ones.
-const std::set<std::string> k_kept_sparse = {"_coalesced_",    "clone",
-                                             "copy_",          "copy_sparse_to_sparse_",
-                                             "empty",          "empty_like",
-                                             "resize_",        "resize_as_sparse_",
-                                             "sparse_resize_", "sparse_resize_and_clear_",
-                                             "zero_",          "zeros"};
+const std::set<std::string> k_kept_sparse = words(
+    "_coalesced_ clone copy_ copy_sparse_to_sparse_ empty empty_like resize_ resize_as_sparse_ "
+    "sparse_resize_ sparse_resize_and_clear_ zero_ zeros");
 
 // LibTorch has them on CUDA as compositions that choose one of NVIDIA's libraries at their end.
-const std::set<std::string> k_whole = {"convolution", "_convolution", "convolution_backward"};
+const std::set<std::string> k_whole = words("convolution _convolution convolution_backward");
 
 template <c10::DispatchKey host_key>
 void computed(const c10::OperatorHandle& operation, c10::DispatchKeySet, torch::jit::Stack* stack) {

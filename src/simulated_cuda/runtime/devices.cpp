@@ -13,12 +13,11 @@
 #include <cstdio>
 #include <cstring>
 
-#include "device_memory.hpp"
+#include "device_properties.hpp"
 #include "errors.hpp"
 #include "interface.hpp"
 #include "libtorch.hpp"
 #include "settings.hpp"
-#include "streams.hpp"
 
 namespace use_gpu::simulated_cuda {
 namespace {
@@ -27,87 +26,13 @@ thread_local int current = 0;
 thread_local bool thread_has_context = false;
 std::array<std::atomic<bool>, k_most_gpus> contexts;
 
-int num_devices() { return static_cast<int>(settings().visible.size()); }
-
 bool exists(int device) { return device >= 0 && device < num_devices(); }
 
 int card_of(int device) { return settings().visible[static_cast<std::size_t>(device)]; }
 
-// A card of the Hopper generation, with one GPU's worth of everything. Its name says that it is not.
-cudaDeviceProp properties_of(int device) {
-  cudaDeviceProp properties{};
-  std::strcpy(properties.name, "Simulated GPU");
-  const auto uuid = card_uuid(card_of(device));
-  std::memcpy(properties.uuid.bytes, uuid.data(), uuid.size());
-  properties.totalGlobalMem = settings().memory_bytes;
-  properties.major = 9;
-  properties.minor = 0;
-  properties.multiProcessorCount = 132;
-  properties.warpSize = 32;
-  properties.maxThreadsPerBlock = 1024;
-  properties.maxThreadsPerMultiProcessor = 2048;
-  properties.maxBlocksPerMultiProcessor = 32;
-  properties.maxThreadsDim[0] = properties.maxThreadsDim[1] = 1024;
-  properties.maxThreadsDim[2] = 64;
-  properties.maxGridSize[0] = 2147483647;
-  properties.maxGridSize[1] = properties.maxGridSize[2] = 65535;
-  properties.sharedMemPerBlock = 48 << 10;
-  properties.sharedMemPerBlockOptin = 227 << 10;
-  properties.sharedMemPerMultiprocessor = 228 << 10;
-  properties.regsPerBlock = properties.regsPerMultiprocessor = 65536;
-  properties.totalConstMem = 64 << 10;
-  properties.l2CacheSize = 50 << 20;
-  properties.textureAlignment = 512;
-  properties.unifiedAddressing = 1;
-  properties.concurrentKernels = 1;
-  properties.asyncEngineCount = 3;
-  properties.streamPrioritiesSupported = 1;
-  properties.pciBusID = card_of(device) + 1;
-  return properties;
-}
-
-int attribute_of(const cudaDeviceProp& properties, cudaDeviceAttr attribute) {
-  switch (attribute) {
-    case cudaDevAttrMaxThreadsPerBlock:
-      return properties.maxThreadsPerBlock;
-    case cudaDevAttrMaxThreadsPerMultiProcessor:
-      return properties.maxThreadsPerMultiProcessor;
-    case cudaDevAttrMultiProcessorCount:
-      return properties.multiProcessorCount;
-    case cudaDevAttrComputeCapabilityMajor:
-      return properties.major;
-    case cudaDevAttrComputeCapabilityMinor:
-      return properties.minor;
-    case cudaDevAttrWarpSize:
-      return properties.warpSize;
-    case cudaDevAttrMaxSharedMemoryPerBlock:
-      return static_cast<int>(properties.sharedMemPerBlock);
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-      return static_cast<int>(properties.sharedMemPerBlockOptin);
-    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
-      return static_cast<int>(properties.sharedMemPerMultiprocessor);
-    case cudaDevAttrMaxRegistersPerBlock:
-      return properties.regsPerBlock;
-    case cudaDevAttrMaxGridDimX:
-      return properties.maxGridSize[0];
-    case cudaDevAttrMaxGridDimY:
-      return properties.maxGridSize[1];
-    case cudaDevAttrMaxGridDimZ:
-      return properties.maxGridSize[2];
-    case cudaDevAttrL2CacheSize:
-      return properties.l2CacheSize;
-    case cudaDevAttrUnifiedAddressing:
-      return properties.unifiedAddressing;
-    case cudaDevAttrConcurrentKernels:
-      return properties.concurrentKernels;
-    case cudaDevAttrPciBusId:
-      return properties.pciBusID;
-    default:
-      return 0;  // what this card does not have
-  }
-}
-
 }  // namespace
+
+int num_devices() { return static_cast<int>(settings().visible.size()); }
 
 int current_device() { return current; }
 
@@ -170,14 +95,14 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   SIMULATED_CUDA_ENTER();
   if (!exists(device)) return fail(cudaErrorInvalidDevice);
-  *properties = properties_of(device);
+  *properties = properties_of(card_of(device));
   return cudaSuccess;
 }
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
   SIMULATED_CUDA_ENTER();
   if (!exists(device)) return fail(cudaErrorInvalidDevice);
-  *value = attribute_of(properties_of(device), attribute);
+  *value = attribute_of(properties_of(card_of(device)), attribute);
   return cudaSuccess;
 }
 
@@ -205,34 +130,6 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
   SIMULATED_CUDA_ENTER();
   return exists(peer) ? cudaSuccess : fail(cudaErrorInvalidDevice);
-}
-
-cudaError_t cudaMalloc(void** address, std::size_t bytes) {
-  SIMULATED_CUDA_ENTER();
-  if (num_devices() == 0) return fail(cudaErrorNoDevice);
-  make_context(current);
-  *address = nullptr;
-  if (bytes == 0) return cudaSuccess;
-  *address = allocate(current, bytes);
-  return *address ? cudaSuccess : fail(cudaErrorMemoryAllocation);
-}
-
-cudaError_t cudaFree(void* address) {
-  SIMULATED_CUDA_ENTER();
-  if (num_devices() == 0) return fail(cudaErrorNoDevice);
-  make_context(current);
-  if (address == nullptr) return cudaSuccess;
-  finish_all();  // cudaFree waits for the device
-  return release(address) ? cudaSuccess : fail(cudaErrorInvalidValue);
-}
-
-cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
-  SIMULATED_CUDA_ENTER();
-  if (num_devices() == 0) return fail(cudaErrorNoDevice);
-  make_context(current);
-  *total = settings().memory_bytes;
-  *free = settings().memory_bytes - k_reserved_bytes - allocated_bytes(current);
-  return cudaSuccess;
 }
 
 // Functions of the driver: those that its stand-in has (driver.cpp), and for all others one that

@@ -3,6 +3,9 @@
 
 namespace use_gpu::simulated_cuda {
 
+/// Those that CUDA_VISIBLE_DEVICES leaves.
+int num_devices();
+
 /// The current device of this thread.
 int current_device();
 

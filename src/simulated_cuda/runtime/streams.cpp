@@ -3,14 +3,10 @@
 
 #include <cuda_runtime_api.h>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
-#include <condition_variable>
-#include <exception>
 #include <mutex>
 #include <set>
-#include <string>
 #include <utility>
 
 #include "counts.hpp"
@@ -24,11 +20,9 @@ namespace {
 
 // Never destroyed: LibTorch uses streams until the very end of a process.
 struct Streams {
-  std::mutex mutex;  // of all queues, and of what follows
-  std::condition_variable finished;
   std::array<CUstream_st, k_most_gpus> default_streams;
+  std::mutex mutex;  // of what follows, and of which stream is captured
   std::set<CUstream_st*> made;
-  std::string failure;
 };
 
 Streams& streams() {
@@ -49,20 +43,21 @@ CUstream_st& default_stream(int device) {
   return streams().default_streams[static_cast<std::size_t>(device)];
 }
 
-std::vector<CUstream_st*> streams_where(const auto& condition) {
+// The queues of the streams that meet the condition; they outlive a stream that is destroyed.
+std::vector<std::shared_ptr<Queue>> queues_where(const auto& condition) {
   const std::scoped_lock lock(streams().mutex);
-  std::vector<CUstream_st*> found;
-  for (CUstream_st* stream : streams().made) {
-    if (condition(*stream)) found.push_back(stream);
+  std::vector<std::shared_ptr<Queue>> found;
+  for (const CUstream_st* stream : streams().made) {
+    if (condition(*stream)) found.push_back(stream->queue);
   }
-  for (CUstream_st& stream : streams().default_streams) {
-    if (condition(stream)) found.push_back(&stream);
+  for (const CUstream_st& stream : streams().default_streams) {
+    if (condition(stream)) found.push_back(stream.queue);
   }
   return found;
 }
 
-void wait_for(CUstream_st& stream, const CUstream_st& other) {
-  const Moment moment{other.queue, other.queue->end()};
+void wait_for(CUstream_st& stream, const std::shared_ptr<Queue>& other) {
+  const Moment moment{other, other->end()};
   if (!moment.is_finished()) stream.queue->submit([moment] { moment.finish(); });
 }
 
@@ -72,64 +67,21 @@ void order_with_default_stream(CUstream_st& stream) {
   if (!made_streams) return;
   CUstream_st& ours = default_stream(stream.device);
   if (stream.waits_for_default_stream) {
-    wait_for(stream, ours);
+    wait_for(stream, ours.queue);
   } else if (&stream == &ours) {
-    for (const CUstream_st* other : streams_where([&](const CUstream_st& candidate) {
+    for (const auto& other : queues_where([&](const CUstream_st& candidate) {
            return candidate.device == stream.device && candidate.waits_for_default_stream;
          })) {
-      wait_for(stream, *other);
+      wait_for(stream, other);
     }
   }
 }
 
-void finish_streams(const std::vector<CUstream_st*>& found) {
-  for (CUstream_st* stream : found) stream->queue->finish(stream->queue->end());
+void finish_where(const auto& condition) {
+  for (const auto& queue : queues_where(condition)) queue->finish(queue->end());
 }
 
 }  // namespace
-
-void Queue::submit(Work work) {
-  const std::scoped_lock lock(streams().mutex);
-  work_.push_back(std::move(work));
-  ++submitted_;
-}
-
-std::uint64_t Queue::end() const {
-  const std::scoped_lock lock(streams().mutex);
-  return submitted_;
-}
-
-bool Queue::is_finished(std::uint64_t place) const {
-  const std::scoped_lock lock(streams().mutex);
-  return finished_ >= place;
-}
-
-void Queue::finish(std::uint64_t place) {
-  std::unique_lock lock(streams().mutex);
-  while (finished_ < place) {
-    if (is_running_) {
-      streams().finished.wait(lock);
-      continue;
-    }
-    is_running_ = true;
-    Work work = std::move(work_.front());
-    work_.pop_front();
-    lock.unlock();
-    std::string failure;
-    try {
-      work();
-    } catch (const std::exception& error) {
-      failure = error.what();
-      failure.resize(std::min(failure.find('\n'), failure.size()));  // no backtrace
-    }
-    work = nullptr;  // what it holds is freed without the lock
-    lock.lock();
-    if (!failure.empty()) streams().failure = std::move(failure);
-    is_running_ = false;
-    ++finished_;
-    streams().finished.notify_all();
-  }
-}
 
 CUstream_st& stream_of(cudaStream_t handle) {
   if (handle == nullptr || handle == cudaStreamLegacy || handle == cudaStreamPerThread) {
@@ -166,11 +118,11 @@ void finish(CUstream_st& stream) {
 }
 
 void finish_device(int device) {
-  finish_streams(streams_where([&](const CUstream_st& stream) { return stream.device == device; }));
+  finish_where([&](const CUstream_st& stream) { return stream.device == device; });
 }
 
 void finish_all() {
-  finish_streams(streams_where([](const CUstream_st&) { return true; }));
+  finish_where([](const CUstream_st&) { return true; });
 }
 
 void begin_capture(CUstream_st& stream, std::shared_ptr<Recording> recording) {
@@ -192,16 +144,10 @@ void end_capture(Recording& recording) {
 
 bool is_capturing_on(int device) {
   if (!made_streams) return false;
-  return !streams_where([&](const CUstream_st& stream) {
-            return stream.device == device && stream.recording != nullptr;
-          }).empty();
-}
-
-cudaError_t take_failure() {
-  if (const cudaError_t refused = unreported_refusal()) return refused;
-  const std::scoped_lock lock(streams().mutex);
-  if (streams().failure.empty()) return cudaSuccess;
-  return fail(cudaErrorLaunchFailure, std::exchange(streams().failure, {}));
+  const auto is_captured = [&](const CUstream_st& stream) {
+    return stream.device == device && stream.recording != nullptr;
+  };
+  return !queues_where(is_captured).empty();
 }
 
 }  // namespace use_gpu::simulated_cuda

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+//
+// The work that was given to a stream and that nobody has waited for yet.
+#pragma once
+
+#include <driver_types.h>
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+
+namespace use_gpu::simulated_cuda {
+
+using Work = std::function<void()>;
+
+/// The work of one stream, in order.
+class Queue {
+ public:
+  void submit(Work work);
+
+  /// The place behind all that was submitted.
+  [[nodiscard]] std::uint64_t end() const;
+  [[nodiscard]] bool is_finished(std::uint64_t place) const;
+
+  /// Does everything before the place, in this thread, or waits for the thread that does it. A
+  /// place is finished only after all that it waits for, and each of these was submitted before it:
+  /// so no two threads wait for each other.
+  void finish(std::uint64_t place);
+
+ private:
+  std::deque<Work> work_;
+  std::uint64_t submitted_ = 0, finished_ = 0;
+  bool is_running_ = false;
+};
+
+/// A moment in a stream; done from the start if it has no queue.
+struct Moment {
+  std::shared_ptr<Queue> queue;
+  std::uint64_t place = 0;
+
+  [[nodiscard]] bool is_finished() const { return !queue || queue->is_finished(place); }
+  void finish() const {
+    if (queue) queue->finish(place);
+  }
+};
+
+/// What went wrong in work that was postponed; success the next time. For synchronizations.
+cudaError_t take_failure();
+
+}  // namespace use_gpu::simulated_cuda

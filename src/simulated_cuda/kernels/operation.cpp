@@ -171,13 +171,11 @@ void compute(const c10::OperatorHandle& operation, c10::DispatchKey host_key,
     const std::function<void()> undo = [before = copies_of(writes)] { write(before); };
     write(writes);
     simulated_cuda_record(stream, &replay, &undo);
+  } else if (apart && !writes.empty()) {
+    const std::function<void()> later = [writes = std::move(writes)] { write(writes); };
+    simulated_cuda_submit(stream, &later);
   } else {
-    if (apart && !writes.empty()) {
-      const std::function<void()> later = [writes = std::move(writes)] { write(writes); };
-      simulated_cuda_submit(stream, &later);
-    } else {
-      write(writes);
-    }
+    write(writes);
   }
   for (c10::IValue& result : results) stack->push_back(std::move(result));
 }

@@ -260,15 +260,24 @@ cudaError_t cudaDeviceSynchronize() {
   return take_failure();
 }
 
-cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+// The program's own function: a graph calls it, the capture does not.
+cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void* data) {
   SIMULATED_CUDA_ENTER();
-  submit(stream_of(stream), [=] { function(data); });
+  CUstream_st& stream = stream_of(handle);
+  const Work call = [=] { function(data); };
+  if (stream.recording) {
+    stream.recording->steps.push_back(call);
+    ++stream.recording->given[&stream];
+  } else {
+    submit(stream, call);
+  }
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void* data,
                                   unsigned) {
   SIMULATED_CUDA_ENTER();
+  if (stream_of(stream).recording) return fail(cudaErrorStreamCaptureUnsupported);
   submit(stream_of(stream), [=] { callback(stream, cudaSuccess, data); });
   return cudaSuccess;
 }

@@ -34,7 +34,8 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   if (stream == nullptr || &captured != stream || captured.recording) {
     return fail(cudaErrorStreamCaptureUnsupported);
   }
-  finish_device(captured.device);  // what is captured reads values, an index say, that must be there
+  finish_device(
+      captured.device);  // what is captured reads values, an index say, that must be there
   auto recording = std::make_shared<Recording>();
   recording->id = ++ids;
   recording->origin = stream;

@@ -3,7 +3,6 @@
 // The devices: how many there are, what they are, and the memory that they hand out.
 #include "devices.hpp"
 
-#include <cuda_profiler_api.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
@@ -146,6 +145,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, 
   return cudaSuccess;
 }
 
+// Declared in a header that the compiler from PyPI comes without.
 cudaError_t cudaProfilerStart() { return cudaSuccess; }
 cudaError_t cudaProfilerStop() { return cudaSuccess; }
 }

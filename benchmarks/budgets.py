@@ -93,8 +93,6 @@ for device in dict.fromkeys(device for device, _ in norm_log):
 
 parameters, _ = benchmarks("parameters")
 for where, size in dict.fromkeys((where, size) for where, _, _, size in parameters):
-    if "SIMULATED" in where:
-        continue
     time = {what: {way: parameters[where, what, way, size].median for way in ways}
             for what, ways in (("load", ("use_gpu", "torch")),
                                ("save", ("use_gpu", "torch", "torch and fsync")))}

@@ -62,7 +62,7 @@ int main() {
     measure(group, single, [&] {
       for (const auto& x : gradients) group.all_reduce(x, use_gpu::Reduce::mean);
     });
-    if (!group.device().is_privateuseone()) {
+    if (!is_simulated(group.device())) {
       measure(group, bare, [&] {
         for (const auto& x : gradients) {
           std::vector<at::Tensor> tensors{x / group.size()};

@@ -35,9 +35,9 @@ void add_products(c10::Device device, std::int64_t largest) {
 int main(int argc, char** argv) {
   const auto gpu = use_gpu::try_gpu();
   add_products(use_gpu::cpu(), 2048);
-  if (!gpu.is_cpu()) add_products(gpu, gpu.is_privateuseone() ? 2048 : 8192);
+  if (!gpu.is_cpu()) add_products(gpu, is_simulated(gpu) ? 2048 : 8192);
 #ifdef USE_GPU_WITH_CUBLASLT
-  if (gpu.is_cuda()) {
+  if (gpu.is_cuda() && !is_simulated(gpu)) {
     add_benchmark(
         "matmul/" + label(gpu) + " bf16 cublasLt/8192",
         [=] { return cublaslt_contender(8192, gpu); }, amount_of(8192));

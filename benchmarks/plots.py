@@ -12,15 +12,12 @@ plt.rcParams.update({"font.size": 13, "axes.grid": True, "grid.alpha": 0.3, "axe
                      "lines.linewidth": 2, "figure.figsize": (8, 5.4), "savefig.dpi": 150})
 
 
-def start(title, times, context):
+def start(title, context):
     """A figure with its title, and where and when it was measured."""
     figure, axes = plt.subplots(layout="constrained")
     figure.suptitle(title, fontsize=16)
-    simulated = any("SIMULATED" in name[0] for name in times)
-    axes.set_title(
-        f"{context['machine']}\n"
-        f"{context['date'][:10]}; {'GPUs SIMULATED by the CPU; ' if simulated else ''}"
-        "medians and the middle half of all runs", fontsize=12, loc="right")
+    axes.set_title(f"{context['machine']}\n{context['date'][:10]}; medians and the middle half of all runs",
+                   fontsize=12, loc="right")
     return figure, axes
 
 
@@ -32,7 +29,7 @@ def line(axes, points, label, **style):
 
 
 def matmul(times, context):
-    figure, axes = start("Product of two n x n matrices", times, context)
+    figure, axes = start("Product of two n x n matrices", context)
     for where in dict.fromkeys(where for where, _ in times):
         points = [(int(n), *(1e6 * seconds for seconds in time))
                   for (w, n), time in times.items() if w == where]
@@ -46,7 +43,7 @@ def matmul(times, context):
 
 
 def transfer(times, context):
-    figure, axes = start(f"Copies between host memory and {list(times)[0][0]}", times, context)
+    figure, axes = start(f"Copies between host memory and {list(times)[0][0]}", context)
     cross = {"markersize": 12, "markeredgecolor": "black"}
     for color, way in enumerate(dict.fromkeys(way for _, way, _, _ in times)):
         one, many = {}, {}

@@ -67,7 +67,7 @@ int main(int argc, char** argv) {
   add_ways(16, 1000, cpu, cpu);
   if (use_gpu::num_gpus() > 0) {
     const auto first = use_gpu::gpu(0), second = use_gpu::gpu(use_gpu::num_gpus() > 1 ? 1 : 0);
-    add_ways(first.is_cuda() ? 8192 : 1024, 1, first, second);
+    add_ways(is_simulated(first) ? 1024 : 8192, 1, first, second);
     add_ways(16, 1000, first, second);
   }
   return run_benchmarks(argc, argv);

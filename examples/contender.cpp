@@ -59,25 +59,29 @@ std::vector<at::Tensor> run(const Contender& contender) {
   return results;
 }
 
-std::vector<std::optional<Seconds>> measure(const std::vector<Contender>& contenders,
-                                            double seconds) {
+std::vector<Figure> measure(const std::vector<Contender>& contenders, double seconds) {
   struct Course {
     const Contender& contender;
-    bool is_right;
+    bool is_timed, is_right;
     std::vector<double> times;
     std::vector<at::Tensor> results;
   };
   std::vector<Course> courses;
   for (const auto& contender : contenders) {
     show_progress("warming up: " + contender.name);
-    courses.push_back({contender, contender.is_right(run(contender)), {}, {}});
+    const bool is_timed = std::ranges::none_of(contender.devices, is_simulated);
+    courses.push_back({contender, is_timed, contender.is_right(run(contender)), {}, {}});
   }
 
   const auto start = Clock::now();
-  for (std::size_t round = 0;
-       round < k_least_rounds || (since(start) < seconds && round < k_most_rounds); ++round) {
-    for (auto& [contender, is_right, times, results] : courses) {
-      if (!is_right) continue;
+  const auto goes_on = [&](std::size_t round) {
+    return round < k_least_rounds ||
+           (since(start) < seconds && round < k_most_rounds &&
+            std::ranges::any_of(courses, [](const Course& c) { return c.is_timed && c.is_right; }));
+  };
+  for (std::size_t round = 0; goes_on(round); ++round) {
+    for (auto& [contender, is_timed, is_right, times, results] : courses) {
+      if (!is_right || (!is_timed && round >= k_least_rounds)) continue;
       if (since(start) > 1) show_progress("round " + std::to_string(round) + ": " + contender.name);
       const auto run_start = Clock::now();
       results = run(contender);
@@ -86,30 +90,39 @@ std::vector<std::optional<Seconds>> measure(const std::vector<Contender>& conten
   }
   show_progress("");
 
-  std::vector<std::optional<Seconds>> figures;
-  for (auto& [contender, is_right, times, results] : courses) {
-    if (!is_right || !contender.is_right(results)) {
-      figures.emplace_back();
-      continue;
-    }
+  std::vector<Figure> figures;
+  for (auto& [contender, is_timed, is_right, times, results] : courses) {
+    auto& figure = figures.emplace_back();
+    if (!is_right || !contender.is_right(results)) continue;
     std::sort(times.begin(), times.end());
-    const Seconds figure{times[times.size() / 2], times.front(), times.back()};
-    const bool can_be = figure.median >= contender.least_seconds;
-    figures.push_back(can_be ? std::optional(figure) : std::nullopt);
+    const Seconds time{times[times.size() / 2], times.front(), times.back()};
+    figure.is_right = time.median >= contender.least_seconds;
+    if (figure.is_right && is_timed) figure.time = time;
   }
   return figures;
 }
 
-std::string text_of(const std::optional<Seconds>& figure) {
-  if (!figure) return "WRONG RESULT";
-  const double unit = figure->median < 1e-3 ? 1e6 : figure->median < 1 ? 1e3 : 1;
+std::string text_of(const Figure& figure) {
+  if (!figure.is_right) return "WRONG RESULT";
+  if (!figure.time) return "right (simulated)";
+  const auto [median, least, most] = *figure.time;
+  const double unit = median < 1e-3 ? 1e6 : median < 1 ? 1e3 : 1;
   const char* const name = unit == 1 ? "s" : unit == 1e3 ? "ms" : "us";
-  return number(figure->median * unit) + " " + name + " (" + number(figure->least * unit) + " to " +
-         number(figure->most * unit) + ")";
+  return number(median * unit) + " " + name + " (" + number(least * unit) + " to " +
+         number(most * unit) + ")";
+}
+
+std::string speed_up(const Figure& slow, const Figure& fast) {
+  return slow.time && fast.time ? number(slow.time->median / fast.time->median) + "x" : "";
+}
+
+bool is_simulated(c10::Device device) {
+  const auto cards = use_gpu::query_gpus().gpus;  // all of them are, or none
+  return device.is_cuda() && !cards.empty() && cards.front().name.starts_with("Simulated GPU");
 }
 
 std::string label(c10::Device device) {
-  return device.str() + (device.is_privateuseone() ? " SIMULATED" : "");
+  return device.str() + (is_simulated(device) ? " SIMULATED" : "");
 }
 
 std::string machine() {

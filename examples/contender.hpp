@@ -26,20 +26,32 @@ struct Seconds {
   double median, least, most;
 };
 
+/// What came of a contender. A wrong result has no time, nor has a simulated GPU: it would be the
+/// CPU's.
+struct Figure {
+  bool is_right = false;
+  std::optional<Seconds> time = {};
+};
+
 /// Does the work once and waits for its devices. USE_GPU_PLANT_WRONG_RESULT=<name> in the
 /// environment ruins that contender's results, so that the tests see what becomes of its figure.
 [[nodiscard]] std::vector<at::Tensor> run(const Contender& contender);
 
 /// What each takes, interleaved, for about `seconds` in all; at least three rounds after the one
-/// that warms up. Nothing where the result of the first or the last run was wrong. On a terminal,
-/// says what it is doing.
-[[nodiscard]] std::vector<std::optional<Seconds>> measure(const std::vector<Contender>& contenders,
-                                                          double seconds);
+/// that warms up. The results of the first and the last run are checked. On a terminal, says what it
+/// is doing.
+[[nodiscard]] std::vector<Figure> measure(const std::vector<Contender>& contenders, double seconds);
 
-/// "12.3 ms" and the spread, "WRONG RESULT" where there is none.
-[[nodiscard]] std::string text_of(const std::optional<Seconds>& figure);
+/// "12.3 ms" and the spread, or why there is no time: "WRONG RESULT", "right (simulated)".
+[[nodiscard]] std::string text_of(const Figure& figure);
 
-/// The device's name for a row: what is timed on a simulated GPU is the CPU, and says so.
+/// "1.23x": so many times longer takes `slow`. Empty where one of them has no time.
+[[nodiscard]] std::string speed_up(const Figure& slow, const Figure& fast);
+
+/// Whether it is a GPU that simulate_gpus has made: the CPU computes for it.
+[[nodiscard]] bool is_simulated(c10::Device device);
+
+/// The device's name for a row: "cuda:0", or "cuda:0 SIMULATED".
 [[nodiscard]] std::string label(c10::Device device);
 
 /// What every figure carries: CPU, threads, GPUs, LibTorch.

@@ -24,35 +24,39 @@ int main() {
   }
   std::puts(gpu.is_cpu() ? "" : "  CPU/GPU, float32");
 
-  std::vector<double> seconds(columns.size());  // of the last row
-  int n = 0, crossing = 0;                      // the least n from which on the GPU was faster
+  std::vector<Figure> figures;  // of the last row
+  double longest = 0;           // of all, in seconds
+  int n = 0, crossing = 0;      // the least n from which on the GPU was faster
   // Twice the size takes eight times as long, and the program shall end after a few seconds.
-  while (std::ranges::max(seconds) < 0.04) {
+  while (longest < 0.04) {
     n = std::max(1, 2 * n);
     std::vector<Contender> contenders;
     for (const auto& [device, precision] : columns) {
       contenders.push_back(Matmul(n, device, precision).contender());
     }
-    const auto figures = measure(contenders, 0.1);
+    figures = measure(contenders, 0.1);
     std::printf("%7d", n);
-    for (std::size_t i = 0; i < columns.size(); ++i) {
-      std::printf("%28s", text_of(figures[i]).c_str());
-      if (!figures[i]) return std::puts(""), 1;
-      seconds[i] = figures[i]->median;
+    for (const auto& [is_right, time] : figures) {
+      std::printf("%28s", text_of({is_right, time}).c_str());
+      if (!is_right) return std::puts(""), 1;
+      if (time) longest = std::max(longest, time->median);
     }
-    const double ratio = seconds.front() / seconds.at(gpu.is_cpu() ? 0 : 1);
-    if (!gpu.is_cpu()) std::printf("%18.2f", ratio);
+    const auto ratio = gpu.is_cpu() ? "" : speed_up(figures[0], figures[1]);
+    if (!ratio.empty()) std::printf("%18s", ratio.c_str());
     std::puts("");
-    crossing = ratio <= 1 ? 0 : crossing == 0 ? n : crossing;
+    const bool is_faster = !ratio.empty() && figures[0].time->median > figures[1].time->median;
+    crossing = !is_faster ? 0 : crossing == 0 ? n : crossing;
   }
   std::printf("GFLOP/s");
-  for (const double time : seconds) std::printf("%28.0f", 2e-9 * std::pow(n, 3) / time);
+  for (const auto& [is_right, time] : figures) {
+    if (time) std::printf("%28.0f", 2e-9 * std::pow(n, 3) / time->median);
+  }
   std::puts("\n");
 
   if (gpu.is_cpu()) {
     std::puts("There is no GPU: the CPU against itself would be no comparison.");
-  } else if (gpu.is_privateuseone()) {
-    std::puts("The GPU is simulated by the CPU: the ratio says nothing about GPUs.");
+  } else if (is_simulated(gpu)) {
+    std::puts("The GPU is simulated by the CPU: its results are checked, its times say nothing.");
   } else if (crossing == 0) {
     std::puts("At the largest size the GPU was still the slower one.");
   } else {

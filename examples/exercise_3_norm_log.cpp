@@ -17,22 +17,17 @@ int main() {
   const auto contenders = norm_log_contenders(device);
   const auto figures = measure(contenders, 5.0);
 
-  std::printf("%-26s  %-28s  %7s  %6s  %10s\n", "norms", "time, median (least to most)", "speed-up",
+  std::printf("%-26s  %-28s  %8s  %6s  %10s\n", "norms", "time, median (least to most)", "speed-up",
               "copies", "item reads");
   bool all_right = true;
   for (std::size_t i = 0; i < contenders.size(); ++i) {
     const use_gpu::TransferLedger ledger;
     static_cast<void>(run(contenders[i]));
     const auto copies = ledger.count(use_gpu::Transfer::device_to_host).copies;
-    std::printf("%-26s  %-28s", contenders[i].name.c_str(), text_of(figures[i]).c_str());
-    if (figures[0] && figures[i]) {
-      std::printf("  %7.2fx", figures[0]->median / figures[i]->median);
-    } else {
-      std::printf("  %8s", "");
-    }
-    std::printf("  %6lld  %10lld\n", static_cast<long long>(copies),
-                static_cast<long long>(ledger.item_reads()));
-    all_right = all_right && figures[i];
+    std::printf("%-26s  %-28s  %8s  %6lld  %10lld\n", contenders[i].name.c_str(),
+                text_of(figures[i]).c_str(), speed_up(figures[0], figures[i]).c_str(),
+                static_cast<long long>(copies), static_cast<long long>(ledger.item_reads()));
+    all_right = all_right && figures[i].is_right;
   }
   if (!all_right) return 1;
   std::puts(

@@ -26,7 +26,7 @@ at::Tensor random_matrix(std::int64_t n, c10::Device device, c10::ScalarType dty
 }  // namespace
 
 std::vector<Precision> precisions(c10::Device device) {
-  if (!device.is_cuda()) return {k_float32};
+  if (!device.is_cuda() || is_simulated(device)) return {k_float32};
   return {k_float32, k_tf32, k_bf16};
 }
 

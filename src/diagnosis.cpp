@@ -53,8 +53,8 @@ std::string all_well(const GpuFacts& facts) {
 
 std::string simulated(const std::vector<ProbedGpu>& gpus) {
   return counted(gpus.size()) + " can be used, simulated in host memory: " + described(gpus) +
-         ". The CPU computes for them, so timings say nothing. For real GPUs unset "
-         "USE_GPU_SIMULATED_GPUS, and do not call use_gpu::simulate_gpus().";
+         ". The CPU computes for them, so timings say nothing. For real GPUs start the program "
+         "without simulate_gpus.";
 }
 
 std::string no_accelerator(const GpuFacts& facts) {
@@ -166,7 +166,8 @@ std::string explanation(const GpuFacts& facts) {
   const auto ill = std::ranges::find_if(
       facts.gpus, [](const ProbedGpu& gpu) { return !gpu.error.text.empty(); });
   if (ill != facts.gpus.end()) return trouble(facts, *ill);
-  return facts.kind == "sim" ? simulated(facts.gpus) : all_well(facts);
+  return facts.gpus.front().model.starts_with("Simulated GPU") ? simulated(facts.gpus)
+                                                               : all_well(facts);
 }
 
 }  // namespace

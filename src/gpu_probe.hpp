@@ -62,7 +62,7 @@ struct CudaFacts {
 };
 
 struct GpuFacts {
-  /// What LibTorch calls its GPUs: "cuda", "xpu", "sim" ...; empty if it has no accelerator.
+  /// What LibTorch calls its GPUs: "cuda", "xpu" ...; empty if it has no accelerator.
   std::string kind = {};
   /// LibTorch has no accelerator, although it was built for CUDA.
   bool cuda_not_loaded = false;

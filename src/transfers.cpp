@@ -123,8 +123,7 @@ at::Scalar local_scalar_dense(c10::DispatchKeySet keys, const at::Tensor& self) 
   return local_scalar_dense_elsewhere(below, self);
 }
 
-// Operations whose kernels on a device read a size or a result back without telling the dispatcher,
-// or that would on a GPU but not on a simulated one.
+// Operations whose kernels on a device read a size or a result back without telling the dispatcher.
 // clang-format off: several names to a line
 constexpr const char* k_reading_operations[] = {
     "_unique",

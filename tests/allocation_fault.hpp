@@ -44,7 +44,7 @@ inline const std::vector<Code>& codes() {
       const std::string_view path = library->dlpi_name;
       const auto is = [&](const char* name) { return path.find(name) != path.npos; };
       const bool is_ours = is("/libuse_gpu.so") || is("/libuse_gpu_gpu_info.so");
-      if (!is_ours && !path.empty() && !is("/libstdc++.so") && !is("/libuse_gpu_simulated.so")) {
+      if (!is_ours && !path.empty() && !is("/libstdc++.so")) {
         return 0;
       }
       for (const auto& part : std::span(library->dlpi_phdr, library->dlpi_phnum)) {
@@ -68,7 +68,6 @@ inline Owner owner_of(std::uintptr_t address) {
     ::dladdr(reinterpret_cast<void*>(address), &symbol);
     if (symbol.dli_sname == nullptr) return code.is_ours ? Owner::ours : Owner::others;
     const std::string_view name = symbol.dli_sname;
-    if (name.find("9simulated") != name.npos) return Owner::others;
     return name.find("7use_gpu") != name.npos ? Owner::ours : Owner::callers;
   }
   return Owner::others;

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Starts the ranks of a group, most with the real torchrun, and looks at how they end.
 
-Usage: python communicator_torchrun.py SCENARIO PROGRAM, one of the functions below and the path
-of communicator_worker (for `many_processes`: that example). The python is LibTorch's. Exits with
-77, which CTest shows as "Skipped", where there is no torchrun beside it.
+Usage: python communicator_torchrun.py SCENARIO PROGRAM SIMULATE_GPUS, one of the functions below
+and the paths of communicator_worker (for `many_processes`: of that example) and, if built, of simulate_gpus.
+The python is LibTorch's. Exits with 77, which CTest shows as "Skipped", where there is no torchrun
+beside it.
 """
 import os
 import pathlib
@@ -15,11 +16,11 @@ import sys
 
 TORCHRUN = pathlib.Path(sys.executable).with_name("torchrun")
 LIMIT_S = 100  # far more than anything takes; no time-out of a group that is to be seen is longer
-scenario, program = sys.argv[1:]
+scenario, program, *simulate_gpus = sys.argv[1:]
 
 
 def environment(**more):
-    """Without what an outer torchrun may have set; no real GPUs unless `more` names some."""
+    """Without what an outer torchrun may have set; no GPUs unless `more` names some."""
     dropped = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "TORCHELASTIC_", "USE_GPU_")
     kept = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
     return kept | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"} | more
@@ -52,8 +53,13 @@ def finish(processes):
     return statuses, outputs
 
 
-def torchrun(*arguments, tests, **more):
-    return start([TORCHRUN, *arguments, "--no-python", program, f"--gtest_filter={tests}"], **more)
+def torchrun(*arguments, tests, gpus=0, **more):
+    """Each process on so many simulated GPUs, if any."""
+    simulated = [*simulate_gpus, str(gpus)] if gpus else []
+    if gpus:
+        more["CUDA_VISIBLE_DEVICES"] = ",".join(str(gpu) for gpu in range(gpus))
+    return start([TORCHRUN, *arguments, "--no-python", *simulated, program,
+                  f"--gtest_filter={tests}"], **more)
 
 
 def start_ranks(tests, count=3, victim=None, port=None, **sizes):
@@ -80,16 +86,16 @@ def expect_said(output, *parts):
     expect(any(all(part in line for part in parts) for line in lines), f"nobody said {parts}")
 
 
-def group(count, gpus=""):
+def group(count, gpus=0):
     [status], _ = finish([torchrun("--standalone", f"--nproc-per-node={count}", tests="Group.*",
-                                   USE_GPU_SIMULATED_GPUS=gpus)])
+                                   gpus=gpus)])
     expect(status == 0, "a test failed")
 
 
 def group_of_1(): group(1)
 def group_of_2(): group(2)
 def group_of_4(): group(4)
-def group_of_4_with_4_gpus(): group(4, gpus="4")
+def group_of_4_with_4_gpus(): group(4, gpus=4)
 
 
 def group_on_real_gpus():
@@ -109,8 +115,7 @@ def group_on_real_gpus():
 
 def local_rank_past_the_gpus():
     [status], [output] = finish([torchrun("--standalone", "--nproc-per-node=3",
-                                          tests="Group.KnowsRankSizeAndDevice",
-                                          USE_GPU_SIMULATED_GPUS="2")])
+                                          tests="Group.KnowsRankSizeAndDevice", gpus=2)])
     expect(status != 0 and "LOCAL_RANK 2" in output, "rank 2 was not refused")
 
 

@@ -7,6 +7,7 @@
 #include <iostream>
 
 #include "gpu_probe.hpp"
+#include "support.hpp"
 
 namespace use_gpu {
 namespace {
@@ -94,9 +95,10 @@ TEST(Explain, NamesTheDevicesOfAnotherAccelerator) {
 }
 
 TEST(Explain, SaysThatGpusAreSimulatedAndHowToSwitchThemOff) {
-  const GpuFacts facts{.kind = "sim", .gpus = {{.name = "sim:0"}, {.name = "sim:1"}}};
-  expect_explains(explain(facts), {"2 GPUs", "simulated", "sim:0 to sim:1"},
-                  {"unset USE_GPU_SIMULATED_GPUS", "use_gpu::simulate_gpus()"});
+  GpuFacts facts = machine(2, 2);
+  for (ProbedGpu& gpu : facts.gpus) gpu.model = "Simulated GPU, compute capability 9.0";
+  expect_explains(explain(facts), {"2 GPUs", "simulated", "cuda:0 to cuda:1"},
+                  {"start the program without simulate_gpus"});
 }
 
 TEST(Explain, SaysThatLibTorchHasNoCuda) {
@@ -258,7 +260,7 @@ TEST(ExplainGpus, ExplainsThisMachineAndChangesNothing) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
   expect_explains(text, {count > 0 ? gpu().str() : ""}, {});
   EXPECT_EQ(text.find("cannot be examined"), std::string::npos);
-  EXPECT_EQ(text.find("simulated") != std::string::npos, gpu().type() == c10::kPrivateUse1);
+  EXPECT_EQ(text.find("simulated") != std::string::npos, test::simulated());
   EXPECT_EQ(num_gpus(), count);
   EXPECT_EQ(try_gpu(), count > 0 ? gpu() : cpu());
 }

@@ -19,7 +19,6 @@ namespace {
 using test::error_of;
 using test::has;
 using test::printed;
-using test::simulated;
 
 torch::nn::Sequential small_net() {
   return torch::nn::Sequential(torch::nn::Linear(3, 4), torch::nn::BatchNorm1d(4),
@@ -156,10 +155,8 @@ TEST(Place, TakesTensorsOfEveryKind) {
   net.register_parameter("undefined", at::Tensor(), /*requires_grad=*/false);
   net.register_buffer("mask", torch::ones({2}, torch::kBool));
   net.register_buffer("count", torch::ones({}, torch::kInt64));
-  if (!simulated()) {  // those have dense tensors only
-    net.register_buffer("sparse", torch::eye(3).to_sparse());
-    EXPECT_EQ(placement(net).tensors().back().bytes, 3 * 4U + 6 * 8U) << "values and indices";
-  }
+  net.register_buffer("sparse", torch::eye(3).to_sparse());
+  EXPECT_EQ(placement(net).tensors().back().bytes, 3 * 4U + 6 * 8U) << "values and indices";
   place(net, try_gpu());
   expect_all_on(net, try_gpu());
   EXPECT_EQ(net.named_parameters()["transposed"].strides(), (std::vector<std::int64_t>{1, 3}));

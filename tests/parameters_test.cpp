@@ -299,13 +299,19 @@ TEST(WriteParameters, RefusesATensorThatOverlapsItself) {
 }
 
 TEST(WriteParameters, ChangesNothingWhenTheDeviceRunsOutOfMemory) {
-  if (!test::simulated()) GTEST_SKIP() << "needs simulated GPUs, whose memory no cache holds back";
+  if (!test::simulated()) GTEST_SKIP() << "needs simulated GPUs: it fills the memory of one";
   Net net;
   net.register_buffer("a", torch::zeros({2}, gpu()));
   const auto big = net.register_buffer("b", torch::zeros({1 << 20}, gpu()).view({1024, 1024}).t());
-  const auto free = device_memory(gpu())->free_bytes;
-  const auto filler = torch::empty({static_cast<std::int64_t>(free) - (1 << 21)},
-                                   torch::TensorOptions(gpu()).dtype(torch::kByte));
+  std::vector<at::Tensor> fillers;  // smaller and smaller ones, also into what LibTorch has cached
+  const auto bytes = torch::TensorOptions(gpu()).dtype(torch::kByte);
+  for (auto size = static_cast<std::int64_t>(device_memory(gpu())->free_bytes); size >= 1 << 20;) {
+    try {
+      fillers.push_back(torch::empty({size}, bytes));
+    } catch (const c10::OutOfMemoryError&) {
+      size /= 2;
+    }
+  }
   EXPECT_THROW(write_parameters(net, {{"a", torch::ones({2})}, {"b", torch::ones({1024, 1024})}}),
                c10::Error);
   EXPECT_EQ(net.buffers()[0].sum().item<float>(), 0);

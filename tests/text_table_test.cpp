@@ -11,11 +11,11 @@ using test::printed;
 TEST(TextTable, AlignsTextToTheLeftAndNumbersToTheRight) {
   TextTable table({"name", "bytes", "device"});
   table.add_row({"0.weight", "12", "cpu"});
-  table.add_row({"b", "1234567", "sim:0"});
+  table.add_row({"b", "1234567", "cuda:0"});
   EXPECT_EQ(printed(table),
             "name        bytes  device\n"
             "0.weight       12  cpu\n"
-            "b         1234567  sim:0\n");
+            "b         1234567  cuda:0\n");
 }
 
 TEST(TextTable, PrintsItsHeaderAlone) {

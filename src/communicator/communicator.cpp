@@ -70,7 +70,7 @@ c10::Device device_of(const LaunchEnvironment& launch) {
                     std::to_string(num_gpus()) +
                     ". Start at most that many processes here "
                     "(torchrun --nproc-per-node), or hide the GPUs from all "
-                    "(CUDA_VISIBLE_DEVICES= , or unset USE_GPU_SIMULATED_GPUS).");
+                    "(CUDA_VISIBLE_DEVICES=).");
 }
 
 const char* name_of(Reduce how) {

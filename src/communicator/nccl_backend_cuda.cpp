@@ -8,15 +8,24 @@
 #include <cstdlib>
 #include <future>
 #include <sstream>
+#include <string_view>
 #include <thread>
+
+#include "log_message.hpp"
 
 namespace use_gpu {
 
 std::string cuda_uuid(c10::Device device) {
   if (!device.is_cuda()) return {};
+  const auto& properties = *at::cuda::getDeviceProperties(device.index());
+  if (std::string_view(properties.name).starts_with("Simulated GPU")) {
+    log_message(LogLevel::debug, "Communicator: " + device.str() +
+                                     " is simulated, which NCCL knows nothing of: Gloo");
+    return {};
+  }
   std::ostringstream text;
   text << std::hex;
-  for (const char byte : at::cuda::getDeviceProperties(device.index())->uuid.bytes)
+  for (const char byte : properties.uuid.bytes)
     text << (static_cast<unsigned>(byte) >> 4 & 15) << (static_cast<unsigned>(byte) & 15);
   return text.str();
 }

@@ -54,16 +54,23 @@ def dropout_of(sample):
     return sample.kwargs.get("dropout_p") or (len(sample.args) > 10 and sample.args[9])
 
 
-def try_sample(operation, sample):
+def forms(operation, sample):
+    """The operation, and its form that writes into the first operand, where that is large enough."""
+    yield operation
+    if operation.inplace_variant and not sample.broadcasts_input:
+        yield lambda first, *arguments, **options: operation.inplace_variant(first.clone(), *arguments, **options)
+
+
+def try_sample(operation, form, sample):
     """"right", "refused", "on no GPU", "not comparable", or what is wrong."""
     if operation.variant_test_name == "partial_views":  # of memory around the sample, which is not sent along
         return "not comparable"
     try:
-        expected = outputs_and_gradients(operation, sample.input, sample.args, sample.kwargs)
+        expected = outputs_and_gradients(form, sample.input, sample.args, sample.kwargs)
     except Exception:  # the CPU itself refuses
         return "not comparable"
     try:
-        found = outputs_and_gradients(operation, on_gpu(sample.input), on_gpu(sample.args), on_gpu(sample.kwargs))
+        found = outputs_and_gradients(form, on_gpu(sample.input), on_gpu(sample.args), on_gpu(sample.kwargs))
     except Exception as error:
         text = str(error).split("\n")[0]
         if "imulated GPUs" in text:
@@ -91,8 +98,8 @@ def main(types):
                 samples = list(operation.sample_inputs("cpu", dtype, requires_grad=gradients))[:SAMPLES]
             except Exception:  # a sample that needs a package which is not here
                 continue
-            for sample in samples:
-                result = try_sample(operation, sample)
+            for sample, form in ((sample, form) for sample in samples for form in forms(operation, sample)):
+                result = try_sample(operation, form, sample)
                 if result not in ("right", "refused", "on no GPU", "not comparable"):
                     wrong[f"{operation.name} {operation.variant_test_name} ({dtype})"] = result
                     result = "wrong"

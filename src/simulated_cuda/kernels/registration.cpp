@@ -41,8 +41,10 @@ const std::set<std::string> k_kept_sparse = words(
     "_coalesced_ clone copy_ copy_sparse_to_sparse_ empty empty_like resize_ resize_as_sparse_ "
     "sparse_resize_ sparse_resize_and_clear_ zero_ zeros");
 
-// LibTorch has them on CUDA as compositions that choose one of NVIDIA's libraries at their end.
-const std::set<std::string> k_whole = words("convolution _convolution convolution_backward");
+// Compositions that reach one of NVIDIA's libraries, or a kernel, by themselves and not by the
+// dispatcher.
+const std::set<std::string> k_whole =
+    words("convolution _convolution convolution_backward conj_physical_");
 
 template <c10::DispatchKey host_key>
 void computed(const c10::OperatorHandle& operation, c10::DispatchKeySet, torch::jit::Stack* stack) {

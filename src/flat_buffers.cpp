@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "flat_buffers.hpp"
 
+#include <ATen/DeviceAccelerator.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 
@@ -10,6 +11,9 @@
 #include <tuple>
 #include <unordered_map>
 #include <utility>
+
+#include "log_message.hpp"
+#include "message.hpp"
 
 namespace use_gpu {
 namespace {
@@ -183,6 +187,21 @@ std::vector<at::Tensor> gather_to_host(at::TensorList tensors) {
   return host;
 }
 
+void write_with_retry(c10::function_ref<void()> write) {
+  try {
+    write();
+    return;
+  } catch (const c10::Error& error) {
+    log_message(LogLevel::warning, "A write to a device failed and is tried again: " +
+                                       clipped(error.what_without_backtrace(), 200));
+  }
+  try {
+    at::accelerator::emptyCache();
+  } catch (const c10::Error&) {  // there is no accelerator, or none that keeps memory
+  }
+  write();
+}
+
 void scatter(at::TensorList values, at::TensorList targets) {
   Bucket through_host;
   Bucket direct;
@@ -216,8 +235,8 @@ void scatter(at::TensorList values, at::TensorList targets) {
     loads.emplace_back(group, select(host_values, bucket), way.staging, way.landing);
   }
 
-  for (const auto i : direct) write_to(targets[i], values[i]);
-  for (const auto& load : loads) load.send();
+  for (const auto i : direct) write_with_retry([&] { write_to(targets[i], values[i]); });
+  for (const auto& load : loads) write_with_retry([&] { load.send(); });
 }
 
 }  // namespace use_gpu

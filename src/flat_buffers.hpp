@@ -5,6 +5,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/FunctionRef.h>
 
 #include <cstddef>
 #include <vector>
@@ -32,9 +33,15 @@ using Bucket = std::vector<std::size_t>;
 /// is not copied; what is copied has memory of its own.
 [[nodiscard]] std::vector<at::Tensor> gather_to_host(at::TensorList tensors);
 
+/// Does a write that would leave some tensors with old values if it stopped half-way. If the device
+/// refuses it, LibTorch's cached memory is released (a kernel that is launched for the first time
+/// needs some of the device's) and the whole write is done once more. What it throws then passes:
+/// the device is lost, and its values with it.
+void write_with_retry(c10::function_ref<void()> write);
+
 /// Writes each value into the target at its place, which has its dtype and shape: in place, in few
 /// transfers from host memory. Allocates before it writes, so that running out of memory on a
-/// device changes nothing.
+/// device changes nothing; each write is one with retry.
 void scatter(at::TensorList values, at::TensorList targets);
 
 }  // namespace use_gpu

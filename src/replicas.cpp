@@ -197,7 +197,7 @@ void average_gradients_of(const std::vector<ModuleRef>& replicas) {
     }
   }
   for (std::size_t i = 0; i < nets.size(); ++i) {
-    at::_foreach_copy_(gradients[i], means[i]);
+    write_with_retry([&] { at::_foreach_copy_(gradients[i], means[i]); });
     for (std::size_t k = 0; k < names.size(); ++k) {
       auto& gradient = parameters[i].at(names[k]).mutable_grad();
       if (!gradient.defined()) gradient = gradients[i][k];

@@ -21,6 +21,8 @@ namespace use_gpu::simulated_cuda {
 namespace {
 
 // "cudaMalloc:3:2": the third call answers 2. "cudaGetDeviceCount:*:35": each call answers 35.
+// "*:7:2": the seventh call of any function, but for those that an entry before it names. Code 0
+// lets a call succeed.
 struct Fault {
   std::string function;
   long call;  // 0: each
@@ -50,12 +52,12 @@ struct Faults {
       std::getline(parts, code);
       const long number = call == "*" ? 0 : std::atol(call.c_str());
       const int answer = std::atoi(code.c_str());
-      if (answer <= 0 || number < 0 || (number == 0 && call != "*") ||
-          dlsym(RTLD_DEFAULT, function.c_str()) == nullptr) {
+      if (answer < 0 || code.empty() || number < 0 || (number == 0 && call != "*") ||
+          (function != "*" && dlsym(RTLD_DEFAULT, function.c_str()) == nullptr)) {
         std::fprintf(
             stderr,
             "simulate_gpus: SIMULATE_GPUS_FAULTS has \"%s\"; expected a function of CUDA's "
-            "runtime, the number of a call or *, and an error code, as in cudaMalloc:3:2\n",
+            "runtime or *, the number of a call or *, and an error code, as in cudaMalloc:3:2\n",
             entry.c_str());
         _exit(2);
       }
@@ -66,6 +68,8 @@ struct Faults {
   }
 };
 
+std::atomic<const char*> failed_function = nullptr;
+
 Faults& faults() {
   static auto* const faults = new Faults(std::getenv("SIMULATE_GPUS_FAULTS"));
   return *faults;
@@ -75,8 +79,9 @@ Faults& faults() {
 
 cudaError_t requested_fault(const char* function) {
   for (Fault& fault : *faults().current) {
-    if (fault.function != function) continue;
+    if (fault.function != function && fault.function != "*") continue;
     if (const long call = ++fault.calls; fault.call == 0 || fault.call == call) {
+      if (fault.code != cudaSuccess) failed_function = function;
       return fault.code;
     }
   }
@@ -85,4 +90,11 @@ cudaError_t requested_fault(const char* function) {
 
 }  // namespace use_gpu::simulated_cuda
 
-void simulated_cuda_set_faults(const char* text) { use_gpu::simulated_cuda::faults().set(text); }
+using namespace use_gpu::simulated_cuda;
+
+void simulated_cuda_set_faults(const char* text) {
+  faults().set(text);
+  failed_function = nullptr;
+}
+
+const char* simulated_cuda_failed_function() { return failed_function; }

@@ -60,4 +60,7 @@ std::uint64_t simulated_cuda_count(const char* row);
 
 /// Replaces the faults that the environment asked for, and starts counting calls anew.
 void simulated_cuda_set_faults(const char* faults);
+
+/// The function that failed last because it was asked to, since then; null for none.
+const char* simulated_cuda_failed_function();
 }

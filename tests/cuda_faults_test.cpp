@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+//
+// What is left behind when CUDA fails: as allocation_faults_test, but with the first call of a CUDA
+// function failing, then the second, whichever functions these are, until none is left to fail.
+#include <iostream>
+#include <set>
+
+#include "fault_actions.hpp"
+#include "simulated_runtime.hpp"
+
+namespace use_gpu {
+namespace {
+
+using test::Action;
+using test::World;
+
+// LibTorch calls these where it cannot throw, in the destructors of its guards and tensors, and ends
+// the program where they fail.
+const std::string k_exempt = "cudaSetDevice:*:0,cudaGetDevice:*:0,cudaFree:*:0,";
+
+class EachCudaCallFails : public testing::TestWithParam<Action> {};
+
+TEST_P(EachCudaCallFails, AndNothingHasChanged) {
+  if (!test::simulated()) GTEST_SKIP() << "needs simulated GPUs, whose faults can be asked for";
+  const Action& action = GetParam();
+  const std::string file = test::saved_net();
+  testing::internal::CaptureStderr();  // what is logged
+  World untroubled(file, action.pushed);
+  const auto usual_outcome = outcome_of(action, untroubled);
+  const auto usual_state = untroubled.state();
+  int failed = 0, survived = 0;
+  std::set<std::string> functions;
+  for (const char* const code : {"2", "719"}) {  // out of memory, launch failure
+    std::string function = "the first";
+    for (int at = 1; !function.empty() && !HasFailure(); ++at) {
+      World world(file, action.pushed);
+      const auto before = world.state();
+      test::set_cuda_faults(k_exempt + "*:" + std::to_string(at) + ':' + code);
+      auto outcome = outcome_of(action, world);
+      function = test::failed_cuda_function();
+      test::set_cuda_faults("");
+      SCOPED_TRACE("call " + std::to_string(at) + ", " + function + ", answered " + code);
+      failed += function.empty() ? 0 : 1;
+      functions.insert(function);
+      if (outcome != usual_outcome) {
+        EXPECT_EQ(world.state(), before);
+        outcome = outcome_of(action, world);
+      } else if (!function.empty()) {
+        ++survived;
+      }
+      // Where it could do without that call, and at the second attempt, all is done.
+      EXPECT_EQ(outcome, usual_outcome);
+      EXPECT_EQ(world.state(), usual_state);
+      EXPECT_TRUE(world.has_kept_the_numbers());
+    }
+  }
+  testing::internal::GetCapturedStderr();
+  std::cout << failed << " calls failed, " << survived << " of them without an error:";
+  for (const auto& function : functions) std::cout << ' ' << function;
+  std::cout << '\n';
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, EachCudaCallFails, testing::ValuesIn(test::k_actions),
+                         test::test_name);
+
+}  // namespace
+}  // namespace use_gpu

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+//
+// What the simulated CUDA runtime offers to tests (src/simulated_cuda/runtime/interface.hpp). It is
+// there where the program runs on simulated GPUs.
+#pragma once
+
+#include <dlfcn.h>
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+namespace use_gpu::test {
+
+template <class Function>
+Function* runtime_function(const char* name) {
+  auto* const found = reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
+  if (found == nullptr) throw std::runtime_error("there is no simulated CUDA runtime here");
+  return found;
+}
+
+/// A row of the summary, such as "host to device copies".
+inline std::int64_t runtime_count(const std::string& row) {
+  using Count = std::uint64_t(const char*);
+  static auto* const count = runtime_function<Count>("simulated_cuda_count");
+  return static_cast<std::int64_t>(count(row.c_str()));
+}
+
+/// Lets calls of CUDA functions fail, as SIMULATE_GPUS_FAULTS does: "cudaMalloc:3:2", "*:7:719".
+inline void set_cuda_faults(const std::string& faults) {
+  runtime_function<void(const char*)>("simulated_cuda_set_faults")(faults.c_str());
+}
+
+/// The function that failed since then because it was asked to; empty for none.
+inline std::string failed_cuda_function() {
+  const char* const name = runtime_function<const char*()>("simulated_cuda_failed_function")();
+  return name == nullptr ? "" : name;
+}
+
+}  // namespace use_gpu::test

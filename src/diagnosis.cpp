@@ -74,6 +74,18 @@ std::string no_accelerator(const GpuFacts& facts) {
 // What to do where CUDA cannot count the GPUs that the driver sees.
 const char* remedy(int code) {
   switch (code) {
+    case k_cuda_out_of_memory:
+      return "It finds no memory to start with: raise the limit on addresses (`ulimit -v "
+             "unlimited`), end what fills the GPUs (`nvidia-smi`). AddressSanitizer needs "
+             "ASAN_OPTIONS=protect_shadow_gap=0.";
+    case k_cuda_initialization:
+      return "A process that was forked by one which uses CUDA cannot use it: start it anew (exec; "
+             "in Python the start method \"spawn\"). Otherwise see `sudo dmesg | grep NVRM`, and "
+             "restart the container or the machine.";
+    case k_cuda_devices_unavailable:
+      return "They are busy or closed: their compute mode is exclusive and another program has "
+             "them, or it is prohibited. End that program (`nvidia-smi` lists it), or `sudo "
+             "nvidia-smi --compute-mode=DEFAULT`.";
     case k_cuda_stub_library:
       return "It is meant for linking and hides the driver's libcuda.so.1: remove its folder "
              "(lib64/stubs of the CUDA Toolkit) from LD_LIBRARY_PATH.";

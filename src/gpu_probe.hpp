@@ -19,6 +19,8 @@ namespace use_gpu {
 /// are spelled here because the decision is also compiled where there is no CUDA;
 /// gpu_probe_cuda.cpp checks them.
 enum CudaError : int {
+  k_cuda_out_of_memory = 2,
+  k_cuda_initialization = 3,
   k_cuda_stub_library = 34,
   k_cuda_insufficient_driver = 35,
   k_cuda_devices_unavailable = 46,

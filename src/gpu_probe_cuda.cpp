@@ -9,6 +9,8 @@
 namespace use_gpu {
 namespace {
 
+static_assert(k_cuda_out_of_memory == int{cudaErrorMemoryAllocation});
+static_assert(k_cuda_initialization == int{cudaErrorInitializationError});
 static_assert(k_cuda_stub_library == int{cudaErrorStubLibrary});
 static_assert(k_cuda_insufficient_driver == int{cudaErrorInsufficientDriver});
 static_assert(k_cuda_devices_unavailable == int{cudaErrorDevicesUnavailable});

@@ -4,13 +4,17 @@
 #include <use_gpu/diagnosis.hpp>
 
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
+#include <map>
 
 #include "gpu_probe.hpp"
 #include "support.hpp"
 
 namespace use_gpu {
 namespace {
+
+using test::has;
 
 // The text names the cause and the next step, whole and in one line. It is printed as well: only a
 // person can tell whether it helps.
@@ -193,7 +197,11 @@ TEST(Explain, GivesCudasOwnErrorAndTheNextStep) {
       {k_cuda_compat_not_supported, "forward compatibility was attempted on non supported HW",
        "LD_LIBRARY_PATH"},
       {k_cuda_unknown, "unknown error", "modprobe nvidia_uvm"},
-      {3, "initialization error", "`sudo dmesg | grep NVRM`"}};
+      {k_cuda_initialization, "initialization error", "forked"},
+      {k_cuda_out_of_memory, "out of memory", "ulimit -v"},
+      {k_cuda_devices_unavailable, "CUDA-capable device(s) is/are busy or unavailable",
+       "--compute-mode=DEFAULT"},
+      {214, "uncorrectable ECC error encountered", "`sudo dmesg | grep NVRM`"}};
   for (const auto& [code, words, next_step] : cases) {
     expect_explains(explain(counting_fails(8, code, words)),
                     {"The driver sees 8 GPUs", "CUDA error " + std::to_string(code) + ": " + words},
@@ -250,6 +258,78 @@ TEST(Explain, GivesTheErrorOfAnotherAcceleratorWithoutDevices) {
                   {"driver is installed", "may open the device"});
 }
 
+// What explain_gpus() says in another process, where the simulated CUDA answers what `variables`
+// ask for. That process runs the test below this one.
+std::string explained_with(const std::map<std::string, std::string>& variables) {
+  std::string command = "env";
+  for (const auto& [name, value] : variables) command += ' ' + name + "='" + value + '\'';
+  const auto self = std::filesystem::read_symlink("/proc/self/exe").string();
+  command += ' ' + self + " --gtest_filter=ExplainGpus.ExplainsThisMachineAndChangesNothing";
+  FILE* const pipe = ::popen(command.c_str(), "r");
+  if (pipe == nullptr) return "no process";
+  std::string output;
+  for (int c = 0; (c = std::fgetc(pipe)) != EOF;) output += static_cast<char>(c);
+  EXPECT_EQ(::pclose(pipe), 0) << output;
+  return output;
+}
+
+TEST(ExplainGpus, HasARemedyForWhatCudaAnswersWhenItCounts) {
+  if (num_gpus() != 2 || !test::simulated()) GTEST_SKIP() << "needs 2 simulated GPUs";
+  const std::string seen = "The driver sees 2 GPUs, but ";
+  const std::map<std::string, std::pair<std::string, std::string>> explained = {
+      {"2", {"CUDA error 2: out of memory", "ulimit -v"}},
+      {"3", {"CUDA error 3: initialization error", "forked"}},
+      {"34", {"CUDA error 34: CUDA driver is a stub library", "lib64/stubs"}},
+      {"46", {"CUDA error 46: CUDA-capable device(s) is/are busy", "--compute-mode=DEFAULT"}},
+      {"100", {"CUDA error 100: no CUDA-capable device is detected", "MIG"}},
+      {"101", {"CUDA error 101: invalid device ordinal", "dmesg"}},
+      {"304", {"CUDA error 304: OS call failed", "modprobe nvidia_uvm"}},
+      {"802", {"CUDA error 802: system not yet initialized", "nvidia-fabricmanager"}},
+      {"804", {"CUDA error 804: forward compatibility", "cuda/compat"}},
+      {"999", {"CUDA error 999: unknown error", "modprobe nvidia_uvm"}}};
+  for (const auto& [code, texts] : explained) {
+    const auto faults = "cudaGetDeviceCount:*:" + code;
+    const auto text = explained_with({{"SIMULATE_GPUS_FAULTS", faults}});
+    EXPECT_TRUE(has(text, seen));
+    EXPECT_TRUE(has(text, texts.first));
+    EXPECT_TRUE(has(text, texts.second));
+    const auto no_card = explained_with({{"SIMULATE_GPUS_FAULTS", faults}, {"SIMULATE_GPUS", "0"}});
+    EXPECT_TRUE(has(no_card, "No GPU can be used: the driver finds none"));
+    EXPECT_TRUE(has(no_card, "lspci | grep -i nvidia"));
+  }
+  const auto hidden = explained_with({{"CUDA_VISIBLE_DEVICES", "7"}});
+  EXPECT_TRUE(has(hidden, "CUDA_VISIBLE_DEVICES=\"7\" shows this program none of them"));
+}
+
+TEST(ExplainGpus, TellsAnOldDriverFromOneWithoutItsPartForComputing) {
+  if (num_gpus() != 2 || !test::simulated()) GTEST_SKIP() << "needs 2 simulated GPUs";
+  for (const char* cards : {"2", "0"}) {
+    const auto text = explained_with(
+        {{"SIMULATE_GPUS_DRIVER_VERSION", "12040"}, {"SIMULATE_GPUS", cards}});
+    EXPECT_TRUE(has(text, "is too old for this LibTorch: it runs CUDA up to 12.4"));
+    EXPECT_TRUE(has(text, "Update the driver"));
+  }
+  const auto text = explained_with(
+      {{"SIMULATE_GPUS_FAULTS", "cudaGetDeviceCount:*:35,cudaDriverGetVersion:*:35"}});
+  EXPECT_TRUE(has(text, "The driver sees 2 GPUs, but its library for computing"));
+  EXPECT_TRUE(has(text, "NVIDIA_DRIVER_CAPABILITIES=compute,utility"));
+}
+
+TEST(ExplainGpus, HasARemedyForALaunchThatFails) {
+  if (num_gpus() != 2 || !test::simulated()) GTEST_SKIP() << "needs 2 simulated GPUs";
+  const std::map<std::string, std::pair<std::string, std::string>> explained = {
+      {"46", {"is busy or closed", "--compute-mode=DEFAULT"}},
+      {"209", {"is of an architecture that this LibTorch has no code for", "TORCH_CUDA_ARCH_LIST"}},
+      {"719", {"unspecified launch failure", "`sudo dmesg`"}}};
+  for (const auto& [code, texts] : explained) {
+    // The launch on the second GPU: the first one works.
+    const auto text = explained_with({{"SIMULATE_GPUS_FAULTS", "cudaLaunchKernel:2:" + code}});
+    EXPECT_TRUE(has(text, "Of 2 GPUs counted, 1 can be used. cuda:1 (Simulated GPU"));
+    EXPECT_TRUE(has(text, texts.first));
+    EXPECT_TRUE(has(text, texts.second));
+  }
+}
+
 // Whatever this machine is.
 TEST(ExplainGpus, ExplainsThisMachineAndChangesNothing) {
   const int count = num_gpus();
@@ -258,9 +338,10 @@ TEST(ExplainGpus, ExplainsThisMachineAndChangesNothing) {
   const std::string text = explain_gpus();
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
-  expect_explains(text, {count > 0 ? gpu().str() : ""}, {});
+  expect_explains(text, {count > 0 ? c10::DeviceTypeName(gpu().type(), true) + ":" : ""}, {});
   EXPECT_EQ(text.find("cannot be examined"), std::string::npos);
-  EXPECT_EQ(text.find("simulated") != std::string::npos, test::simulated());
+  const bool all_well = text.find("Of ") != 0;
+  EXPECT_EQ(text.find("simulated in host memory") != text.npos, test::simulated() && all_well);
   EXPECT_EQ(num_gpus(), count);
   EXPECT_EQ(try_gpu(), count > 0 ? gpu() : cpu());
 }

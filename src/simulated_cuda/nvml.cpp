@@ -70,7 +70,7 @@ nvmlReturn_t nvmlSystemGetDriverVersion(char* version, unsigned size) {
 }
 
 nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int* version) {
-  *version = CUDART_VERSION;
+  *version = simulated_cuda_driver_version();
   return NVML_SUCCESS;
 }
 

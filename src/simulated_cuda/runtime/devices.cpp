@@ -57,6 +57,7 @@ bool simulated_cuda_thread_has_context() { return thread_has_context; }
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = 0;
   SIMULATED_CUDA_ENTER();
+  if (settings().driver_version < CUDART_VERSION) return fail(cudaErrorInsufficientDriver);
   note_use();
   meet_libtorch();
   *count = num_devices();
@@ -81,7 +82,7 @@ cudaError_t cudaSetDevice(int device) {
 
 cudaError_t cudaDriverGetVersion(int* version) {
   SIMULATED_CUDA_ENTER();
-  *version = CUDART_VERSION;
+  *version = settings().driver_version;
   return cudaSuccess;
 }
 

@@ -45,6 +45,8 @@ bool simulated_cuda_is_dry_run();
 /// The cards: the simulated GPUs before CUDA_VISIBLE_DEVICES hides some and orders the rest.
 int simulated_cuda_num_cards();
 std::uint64_t simulated_cuda_memory_bytes();
+/// The newest CUDA that the driver runs, as CUDA writes it: 13000 is 13.0.
+int simulated_cuda_driver_version();
 /// The device that a card is for this program; -1 if it is hidden.
 int simulated_cuda_device_of_card(int card);
 std::uint64_t simulated_cuda_allocated_bytes(int device);

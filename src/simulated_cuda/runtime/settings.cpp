@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "settings.hpp"
 
+#include <cuda_runtime_api.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
@@ -65,6 +67,7 @@ Settings read() {
   settings.memory_bytes = number(variable("SIMULATE_GPUS_MEMORY"), std::uint64_t{8} << 30);
   settings.summary = !variable("SIMULATE_GPUS_SUMMARY").empty();
   settings.dry_run = !variable("SIMULATE_GPUS_DRY_RUN").empty();
+  settings.driver_version = number(variable("SIMULATE_GPUS_DRIVER_VERSION"), CUDART_VERSION);
   settings.visible = visible_cards(settings.num_cards);
   return settings;
 }
@@ -100,6 +103,7 @@ using namespace use_gpu::simulated_cuda;
 
 int simulated_cuda_num_cards() { return settings().num_cards; }
 std::uint64_t simulated_cuda_memory_bytes() { return settings().memory_bytes; }
+int simulated_cuda_driver_version() { return settings().driver_version; }
 bool simulated_cuda_is_dry_run() { return settings().dry_run; }
 
 int simulated_cuda_device_of_card(int card) {

@@ -21,6 +21,7 @@ struct Settings {
   std::uint64_t memory_bytes = 0;  ///< SIMULATE_GPUS_MEMORY, of each card
   bool summary = false;            ///< SIMULATE_GPUS_SUMMARY
   bool dry_run = false;            ///< SIMULATE_GPUS_DRY_RUN
+  int driver_version = 0;          ///< SIMULATE_GPUS_DRIVER_VERSION: 12040 is one for CUDA 12.4
   std::vector<int> visible;        ///< the cards that CUDA_VISIBLE_DEVICES leaves, in its order
 };
 

@@ -31,6 +31,14 @@ Transfer direction(c10::Device from, c10::Device to) {
   return to.is_cpu() ? Transfer::device_to_host : Transfer::device_to_device;
 }
 
+// What travels: LibTorch expands a source to its target's shape before it sends it, converts it to
+// the target's dtype before it leaves for a device, and after it has come to the host.
+std::size_t bytes_sent(const at::Tensor& target, const at::Tensor& source) {
+  if (target.layout() != c10::kStrided || source.layout() != c10::kStrided) return bytes_of(source);
+  const auto itemsize = target.is_cpu() ? source.itemsize() : target.itemsize();
+  return static_cast<std::size_t>(target.numel()) * itemsize;
+}
+
 // What the innermost guard wants to happen.
 OnTransfer wanted(Transfer kind) {
   const auto& policy = DispatchState::current().policy;
@@ -75,8 +83,8 @@ void count_copy(Transfer kind, std::size_t bytes) {
   }
 }
 
-void count_read() {
-  for (const auto& ledger : DispatchState::current().ledgers) ++ledger->item_reads;
+void count_reads(int reads) {
+  for (const auto& ledger : DispatchState::current().ledgers) ledger->item_reads += reads;
 }
 
 // The kernels on the key. They judge before anything happens, count after it has, and switch the
@@ -89,7 +97,7 @@ at::Tensor& copy_(c10::DispatchKeySet keys, at::Tensor& self, const at::Tensor& 
   if (C10_LIKELY(!is_transfer(from, to)) || source.numel() == 0) {
     return at::redispatch::copy_(keys & k_keys_below, self, source, non_blocking);
   }
-  const auto bytes = bytes_of(source);
+  const auto bytes = bytes_sent(self, source);
   const Transfer kind = direction(from, to);
   judge_copy(kind, from, to, bytes);
   const DispatchKeyScope off(false);
@@ -106,7 +114,7 @@ bool is_on_device(const at::Tensor& x) { return x.defined() && is_transfer(x.dev
   judge_read("item()", self);
   const DispatchKeyScope off(false);
   auto value = at::redispatch::_local_scalar_dense(below, self);
-  count_read();
+  count_reads(1);
   return value;
 }
 
@@ -141,18 +149,39 @@ constexpr const char* k_reading_operations[] = {
 };
 // clang-format on
 
+// Whether two tensors are the same memory, so that LibTorch knows without looking that they are equal.
+bool is_same_memory(const at::Tensor& a, const at::Tensor& b) {
+  return a.is_alias_of(b) && a.storage_offset() == b.storage_offset() &&
+         a.strides() == b.strides() && a.dtype() == b.dtype() && a.is_conj() == b.is_conj() &&
+         a.is_neg() == b.is_neg();
+}
+
+// How many values such a kernel reads. tests/ledger_truth_test.cpp asks LibTorch's own.
+int reads_of(const std::string& name, c10::ArrayRef<c10::IValue> arguments) {
+  const at::Tensor& self = arguments[0].toTensor();
+  if (name == "nonzero" || name == "masked_select") return 1;
+  if (self.numel() == 0) return 0;
+  if (name == "equal") {
+    const at::Tensor& other = arguments[1].toTensor();
+    return self.sizes() == other.sizes() && !is_same_memory(self, other) ? 1 : 0;
+  }
+  if (name == "bincount") return 2;  // its least and its greatest value
+  if (name == "repeat_interleave") return arguments[1].isNone() ? 2 : 0;  // unless told the size
+  return 1;
+}
+
 void reading_operation(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                        torch::jit::Stack* stack) {
   const auto arguments = torch::jit::last(*stack, op.schema().arguments().size());
   const at::Tensor self = arguments[0].toTensor();
-  // repeat_interleave reads the sum of its repeats, unless it is told the size of its output.
-  const bool knows_size = op.schema().name() == "aten::repeat_interleave" && !arguments[1].isNone();
   const auto below = keys & k_keys_below;
-  if (!is_on_device(self) || knows_size) return op.redispatchBoxed(below, stack);
-  judge_read(op.schema().name().substr(sizeof("aten::") - 1), self);
+  const auto name = op.schema().name().substr(sizeof("aten::") - 1);
+  const int reads = is_on_device(self) ? reads_of(name, arguments) : 0;
+  if (reads == 0) return op.redispatchBoxed(below, stack);
+  judge_read(name, self);
   const DispatchKeyScope off(false);
   op.redispatchBoxed(below, stack);
-  count_read();
+  count_reads(reads);
 }
 
 std::unique_ptr<DispatchScope> scope_with(TransferPolicy policy) {

@@ -16,9 +16,9 @@
 // What is seen: each copy between devices, and each value or size that the host reads from a
 // device, that goes through LibTorch's dispatcher: to(), cpu(), copy_(), Module::to,
 // torch::tensor(..., device), printing, saving, indexing with a mask or from the other side (on
-// CUDA also assigning a number: x.index_put_({i}, 2) makes it on the host), item(), bool
+// CUDA also assigning a number at indices: x.index_put_({i}, 2) makes it on the host), item(), bool
 // conversions, and nonzero, masked_select, unique*, repeat_interleave, equal, bincount, which read
-// a size or a result back; other operations where their kernels do one of these.
+// a size or one or two values back; other operations where their kernels do one of these.
 //
 // What is not seen: raw cudaMemcpy and direct at::_copy_from; what a communication library (NCCL,
 // Gloo) moves; a new std::thread and at::parallel_for; work that a replayed CUDA graph does;
@@ -44,7 +44,7 @@ enum class Transfer { host_to_device, device_to_host, device_to_device };
 /// What a TransferLedger counted in one direction.
 struct TransferCount {
   std::int64_t copies = 0;  ///< how many
-  std::int64_t bytes = 0;   ///< of their sources, all together
+  std::int64_t bytes = 0;   ///< that travelled, all together
 };
 
 /// Counts the transfers of its scope, implicit and explicit ones; what an inner ledger counts, an
@@ -56,7 +56,8 @@ class TransferLedger {
   TransferLedger(const TransferLedger&) = delete;
   TransferLedger& operator=(const TransferLedger&) = delete;
 
-  /// Copies between devices in that direction, and the bytes of their sources.
+  /// Copies between devices in that direction, and the bytes that travelled: LibTorch expands and
+  /// converts before it sends to a device, and converts after it has read from one.
   [[nodiscard]] TransferCount count(Transfer kind) const;
 
   /// Times that the host waited to read one value or size: item(), bool conversions, nonzero ...

@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/native/IndexingUtils.h>
+#include <ATen/native/TensorAdvancedIndexingUtils.h>
 #include <c10/cuda/CUDAFunctions.h>
 
 namespace use_gpu::simulated_cuda {
@@ -68,8 +69,15 @@ void check_devices(const c10::FunctionSchema& schema, const Values& arguments, c
   }
 }
 
-void expand_indices(const c10::FunctionSchema& schema, Values& arguments) {
+void prepare_indices(const c10::FunctionSchema& schema, Values& arguments) {
   if (!is_index_operation(schema)) return;
+  if (arguments.size() > 3) {  // self, indices, values, accumulate
+    const at::Tensor self = arguments[0].toTensor(), values = arguments[2].toTensor();
+    const auto indices = arguments[1].toOptionalTensorList();
+    const bool adds = arguments[3].toBool();
+    if (!adds && std::get<0>(at::native::canDispatchToMaskedFill(self, indices, values))) return;
+    if (values.is_cpu() && values.dim() == 0) arguments[2] = values.to(self.device());
+  }
   c10::List<std::optional<at::Tensor>> expanded;
   for (const at::Tensor& index :
        at::native::expandTensors(arguments[0].toTensor(), arguments[1].toOptionalTensorList(),

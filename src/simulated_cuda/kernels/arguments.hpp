@@ -59,7 +59,8 @@ c10::Device device_of(const Values& arguments);
 /// Throws LibTorch's error for operands on several devices.
 void check_devices(const c10::FunctionSchema& schema, const Values& arguments, c10::Device device);
 
-/// For indexing, what LibTorch's kernels do first: indices come to the device, masks are counted.
-void expand_indices(const c10::FunctionSchema& schema, Values& arguments);
+/// For indexing, what LibTorch's kernels do first: indices and a value come to the device, masks are
+/// counted.
+void prepare_indices(const c10::FunctionSchema& schema, Values& arguments);
 
 }  // namespace use_gpu::simulated_cuda

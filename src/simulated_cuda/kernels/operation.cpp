@@ -143,7 +143,7 @@ void compute(const c10::OperatorHandle& operation, c10::DispatchKey host_key,
   Values arguments = torch::jit::pop(*stack, schema.arguments().size());
   const c10::Device device = device_of(arguments);
   const c10::cuda::CUDAGuard guard(device);
-  expand_indices(schema, arguments);
+  prepare_indices(schema, arguments);
   check_devices(schema, arguments, device);
 
   cudaStream_t stream = c10::cuda::getCurrentCUDAStream(device.index()).stream();

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+//
+// Preloaded into a program that runs on simulated GPUs, it keeps a ledger of the whole program. When
+// that ends, and the CUDA runtime has counted other copies, it says so and the exit status is 3.
+// OWN_READS in the environment: how many of the reads are kernels' own, which simulated ones, computed
+// on the host, do not need.
+#include <unistd.h>
+#include <use_gpu/transfers.hpp>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "simulated_runtime.hpp"
+
+namespace use_gpu {
+namespace {
+
+struct WholeProgram {
+  // Never closed: when the program ends, what LibTorch keeps for the thread goes before this does.
+  const TransferLedger& ledger = *new TransferLedger;
+
+  ~WholeProgram() {
+    bool agree = true;
+    const auto compare = [&](const std::string& what, std::int64_t ours, std::int64_t runtimes) {
+      if (ours == runtimes) return;
+      std::fprintf(stderr, "%s: the ledger says %lld, the runtime %lld\n", what.c_str(),
+                   static_cast<long long>(ours), static_cast<long long>(runtimes));
+      agree = false;
+    };
+    for (const auto& [kind, row] : {std::pair(Transfer::host_to_device, "host to device"),
+                                    {Transfer::device_to_host, "device to host"},
+                                    {Transfer::device_to_device, "device to device"}}) {
+      const auto [copies, bytes] = ledger.count(kind);
+      const bool is_read = kind == Transfer::device_to_host && ledger.item_reads() > 0;
+      const char* const own = std::getenv("OWN_READS");
+      const auto reads = is_read ? ledger.item_reads() - (own ? std::atoi(own) : 0) : 0;
+      const std::string name = row;
+      compare(name + " copies", copies + reads, test::runtime_count(name + " copies"));
+      if (!is_read) compare(name + " bytes", bytes, test::runtime_count(name + " bytes"));
+    }
+    std::fflush(nullptr);
+    if (!agree) _exit(3);
+  }
+} whole_program;
+
+}  // namespace
+}  // namespace use_gpu

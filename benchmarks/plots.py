@@ -79,7 +79,7 @@ def bars(figure, axes, rows, text):
 
 
 def norm_log(times, context):
-    figure, axes = start("1000 products of 100 x 100, and the norm of each", times, context)
+    figure, axes = start("1000 products of 100 x 100, and the norm of each", context)
     devices = list(dict.fromkeys(device for device, _ in times))
     rows = [(f"{way}\n{device}", [1e3 * seconds for seconds in time], f"C{devices.index(device)}")
             for (device, way), time in times.items()]
@@ -89,7 +89,7 @@ def norm_log(times, context):
 
 
 def two_gpus(times, context):
-    figure, axes = start("Two products at the same time", times, context)
+    figure, axes = start("Two products at the same time", context)
     rows = []
     for (device, n, way), time in times.items():
         if way != "in sequence":

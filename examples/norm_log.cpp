@@ -60,7 +60,7 @@ std::vector<Contender> norm_log_contenders(c10::Device device) {
   all.push_back({"MetricLog",
                  {device},
                  [norm, device] {
-                   use_gpu::MetricLog log(device, /*block=*/256);
+                   use_gpu::MetricLog log(device, /*block_size=*/256);
                    for (std::int64_t i = 0; i < k_products; ++i) log.push(norm(i));
                    return on_host(log.values());
                  },

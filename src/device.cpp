@@ -42,17 +42,16 @@ int count_devices(c10::DeviceType type) noexcept {
   }
 }
 
-[[noreturn]] void throw_not_there(c10::Device device) {
+[[noreturn]] void throw_not_found(c10::Device device) {
   const int count = count_devices(device.type());
   const std::string type = c10::DeviceTypeName(device.type(), /*lower_case=*/true);
   std::string found = "none";
-  if (count == 1) found = "only " + type + ":0";
+  if (count == 1) found = type + ":0";
   if (count > 1) found = type + ":0 to " + type + ":" + std::to_string(count - 1);
   const std::string index = device.has_index() ? std::to_string(device.index()) : "";
-  throw DeviceError("Device " + device.str() + " is not there: of its kind this program sees " +
-                    found + ". use_gpu::try_gpu(" + index +
-                    ") gives the CPU where a GPU is missing, " +
-                    "use_gpu::num_gpus() says how many there are.");
+  throw DeviceError("Device " + device.str() + " was not found; available: " + found +
+                    ". use_gpu::try_gpu(" + index + ") falls back to the CPU, " +
+                    "use_gpu::num_gpus() counts the GPUs.");
 }
 
 [[noreturn]] void throw_not_a_device(std::string_view name) {
@@ -140,7 +139,7 @@ c10::Device present_device(c10::Device device) {
   if (is_host(device)) return with_index(device);
   const int count = count_devices(device.type());
   const int least = device.has_index() ? device.index() + 1 : 1;
-  if (count < least || (device.has_index() && device.index() < 0)) throw_not_there(device);
+  if (count < least || (device.has_index() && device.index() < 0)) throw_not_found(device);
   return with_index(device);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The question every verb asks before it touches a device: which one is meant, and is it there?
+// Resolves a device's index and checks that the device exists.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -12,7 +12,7 @@
 namespace use_gpu {
 namespace {
 
-// LibTorch itself uses this slot no longer; a stranger's content is told from ours by its type.
+// LibTorch no longer uses this slot; content that is not ours is recognized by its type.
 constexpr auto k_slot = c10::DebugInfoKind::PRODUCER_INFO;
 
 struct StateInfo final : c10::DebugInfoBase {

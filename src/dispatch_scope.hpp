@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
-// The one mechanism behind TransferLedger, TransferGuard, ExplicitTransfers and DeviceScope.
+// The one mechanism behind TransferLedger, TransferGuard, AllowTransfers and DefaultDeviceGuard.
 // Kernels on the dispatch key DeferredInit, which LibTorch declares for out-of-tree use and uses
 // for nothing, run before those of autograd and of the devices, may throw, and may change
 // arguments. The key is switched on for a thread while a scope with something to do is open;
 // without one it costs nothing.
 //
-// What the scopes want is carried in ThreadLocalDebugInfo, which LibTorch hands on, with the key,
+// The settings are carried in ThreadLocalDebugInfo, which LibTorch hands on, with the key,
 // to the threads of a backward pass, and at::ThreadLocalState to any thread.
 #pragma once
 
@@ -29,13 +29,13 @@ namespace use_gpu {
 struct TransferCounts {
   struct Direction {
     std::atomic<std::int64_t> copies = 0;
-    std::atomic<std::int64_t> bytes = 0;
+    std::atomic<std::uint64_t> bytes = 0;
   };
-  std::array<Direction, 3> directions;  // by Transfer
+  std::array<Direction, 3> directions;  // by TransferDirection
   std::atomic<std::int64_t> item_reads = 0;
 };
 
-/// All that the open scopes of a thread want. Never changed, but replaced by an inner scope's.
+/// The merged settings of a thread's open scopes. Never changed, but replaced by an inner scope's.
 struct DispatchState {
   TransferPolicy policy{OnTransfer::allow, OnTransfer::allow, OnTransfer::allow};
   std::vector<std::shared_ptr<TransferCounts>> ledgers;
@@ -63,7 +63,7 @@ class DispatchKeyScope {
   bool was_on_;
 };
 
-/// Makes that state the thread's, and the key as it wants it, until the end of the scope.
+/// Makes that state the thread's, and switches the key on or off accordingly, until the scope ends.
 class DispatchScope {
  public:
   explicit DispatchScope(const DispatchState& state);
@@ -73,7 +73,7 @@ class DispatchScope {
   DispatchKeyScope key_;
 };
 
-/// The kernels on the key: transfers.cpp's and device_scope.cpp's.
+/// The kernels on the key: transfers.cpp's and default_device.cpp's.
 void register_transfer_kernels(torch::Library& library);
 void register_factory_kernels(torch::Library& library);
 

@@ -55,7 +55,7 @@ void place(ModuleRef net, c10::Device device) {
   warn_if_nothing_is_registered(module, "place");
   const c10::InferenceMode no_inference_mode(false);  // for modules that override to()
   const at::NoGradGuard no_grad;
-  const ExplicitTransfers certain;
+  const AllowTransfers certain;
 
   // What can fail for want of memory or of a kernel comes first and changes nothing.
   std::vector<std::pair<at::Tensor, at::Tensor>> moves;

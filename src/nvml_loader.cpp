@@ -65,7 +65,7 @@ Nvml::Nvml(const std::string& library) : library_(dlopen(library.c_str(), RTLD_L
   } else if (!symbol("nvmlInit_v2") || !symbol("nvmlShutdown") || !symbol("nvmlErrorString")) {
     problem_ = in_quotes(library) +
                " is not NVIDIA's management library: it lacks functions that every version has. "
-               "Install the NVIDIA driver anew, version 319 or later; it brings the right one.";
+               "Reinstall the NVIDIA driver, version 319 or later; it brings the right one.";
   } else {
     const nvmlReturn_t code = USE_GPU_NVML(*this, nvmlInit_v2)();
     initialized_ = code == NVML_SUCCESS;

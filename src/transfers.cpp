@@ -17,18 +17,18 @@
 namespace use_gpu {
 namespace {
 
-constexpr std::pair<Transfer, const char*> k_directions[] = {
-    {Transfer::host_to_device, "host to device"},
-    {Transfer::device_to_host, "device to host"},
-    {Transfer::device_to_device, "device to device"}};
+constexpr std::pair<TransferDirection, const char*> k_directions[] = {
+    {TransferDirection::host_to_device, "host to device"},
+    {TransferDirection::device_to_host, "device to host"},
+    {TransferDirection::device_to_device, "device to device"}};
 
 bool is_transfer(c10::Device from, c10::Device to) {
   return from != to && !from.is_meta() && !to.is_meta() && !(from.is_cpu() && to.is_cpu());
 }
 
-Transfer direction(c10::Device from, c10::Device to) {
-  if (from.is_cpu()) return Transfer::host_to_device;
-  return to.is_cpu() ? Transfer::device_to_host : Transfer::device_to_device;
+TransferDirection direction(c10::Device from, c10::Device to) {
+  if (from.is_cpu()) return TransferDirection::host_to_device;
+  return to.is_cpu() ? TransferDirection::device_to_host : TransferDirection::device_to_device;
 }
 
 // What travels: LibTorch expands a source to its target's shape before it sends it, converts it to
@@ -39,11 +39,12 @@ std::size_t bytes_sent(const at::Tensor& target, const at::Tensor& source) {
   return static_cast<std::size_t>(target.numel()) * itemsize;
 }
 
-// What the innermost guard wants to happen.
-OnTransfer wanted(Transfer kind) {
+// What the innermost guard decides.
+OnTransfer wanted(TransferDirection kind) {
   const auto& policy = DispatchState::current().policy;
-  if (kind == Transfer::host_to_device) return policy.host_to_device;
-  return kind == Transfer::device_to_host ? policy.device_to_host : policy.device_to_device;
+  if (kind == TransferDirection::host_to_device) return policy.host_to_device;
+  return kind == TransferDirection::device_to_host ? policy.device_to_host
+                                                   : policy.device_to_device;
 }
 
 void forbid_or_log(OnTransfer what, const std::string& transfer) {
@@ -53,33 +54,33 @@ void forbid_or_log(OnTransfer what, const std::string& transfer) {
   log_message(LogLevel::warning, "Implicit transfer: " + transfer);
 }
 
-void judge_copy(Transfer kind, c10::Device from, c10::Device to, std::size_t bytes) {
+void judge_copy(TransferDirection kind, c10::Device from, c10::Device to, std::size_t bytes) {
   const auto what = wanted(kind);
   if (what == OnTransfer::allow) return;
   forbid_or_log(what, "copy_ of " + std::to_string(bytes) + " bytes from " + from.str() + " to " +
                           to.str() +
-                          ", which nobody asked for by name. If it is meant, write "
-                          "use_gpu::to_device(x, device), or open a use_gpu::ExplicitTransfers "
+                          " is implicit. If intended, write "
+                          "use_gpu::to_device(x, device), or open a use_gpu::AllowTransfers "
                           "scope around it.");
 }
 
 void judge_read(const std::string& operation, const at::Tensor& x) {
-  const auto what = wanted(Transfer::device_to_host);
+  const auto what = wanted(TransferDirection::device_to_host);
   if (what == OnTransfer::allow) return;
   forbid_or_log(what,
                 operation + " reads from " + x.device().str() + " to cpu (" +
                     c10::getDtypeNames(x.scalar_type()).first + ", " + std::to_string(bytes_of(x)) +
                     " bytes) and waits for the device, as printing, item(), bool conversions "
                     "and results of unknown size do. Keep the value on the device, for example in "
-                    "a use_gpu::MetricLog; if it is meant, open a use_gpu::ExplicitTransfers scope "
+                    "a use_gpu::MetricLog; if intended, open a use_gpu::AllowTransfers scope "
                     "around it.");
 }
 
-void count_copy(Transfer kind, std::size_t bytes) {
+void count_copy(TransferDirection kind, std::size_t bytes) {
   for (const auto& ledger : DispatchState::current().ledgers) {
     auto& counts = ledger->directions[static_cast<std::size_t>(kind)];
     ++counts.copies;
-    counts.bytes += static_cast<std::int64_t>(bytes);
+    counts.bytes += bytes;
   }
 }
 
@@ -98,7 +99,7 @@ at::Tensor& copy_(c10::DispatchKeySet keys, at::Tensor& self, const at::Tensor& 
     return at::redispatch::copy_(keys & k_keys_below, self, source, non_blocking);
   }
   const auto bytes = bytes_sent(self, source);
-  const Transfer kind = direction(from, to);
+  const TransferDirection kind = direction(from, to);
   judge_copy(kind, from, to, bytes);
   const DispatchKeyScope off(false);
   at::redispatch::copy_(keys & k_keys_below, self, source, non_blocking);
@@ -208,7 +209,7 @@ TransferLedger::TransferLedger() : counts_(std::make_shared<TransferCounts>()) {
 
 TransferLedger::~TransferLedger() = default;
 
-TransferCount TransferLedger::count(Transfer kind) const {
+TransferCount TransferLedger::count(TransferDirection kind) const {
   const auto& counts = counts_->directions[static_cast<std::size_t>(kind)];
   return {counts.copies, counts.bytes};
 }
@@ -235,12 +236,12 @@ std::ostream& operator<<(std::ostream& out, const TransferLedger& ledger) {
 TransferGuard::TransferGuard(TransferPolicy policy) : scope_(scope_with(policy)) {}
 TransferGuard::~TransferGuard() = default;
 
-ExplicitTransfers::ExplicitTransfers() {
-  // Where nobody forbids anything, as mostly, there is nothing to open.
+AllowTransfers::AllowTransfers() {
+  // Without a guard there is nothing to allow.
   if (DispatchState::current().guards()) {
     scope_ = scope_with({OnTransfer::allow, OnTransfer::allow, OnTransfer::allow});
   }
 }
-ExplicitTransfers::~ExplicitTransfers() = default;
+AllowTransfers::~AllowTransfers() = default;
 
 }  // namespace use_gpu

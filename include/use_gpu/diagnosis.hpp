@@ -12,7 +12,7 @@
 namespace use_gpu {
 
 /// Why num_gpus() is what it is, and the remedy when it is 0 or a GPU that it counts does not work;
-/// at most 400 characters, in one line. Never throws for a GPU or a driver that is missing or ill,
+/// at most 400 characters, in one line. Never throws for a GPU or a driver that is missing or failing,
 /// prints nothing, and changes no answer of num_gpus() or try_gpu().
 ///
 /// To be certain it runs one small operation on every GPU that this program sees and waits for it.

@@ -9,7 +9,7 @@
 //   });                                             // here all of it is done
 //
 // A std::thread alone would forget what the caller has set up (grad mode, TransferGuard,
-// DeviceScope), end the program when it throws, and take as many CPU threads for each product as if
+// DefaultDeviceGuard), end the program when it throws, and take as many CPU threads for each product as if
 // it were alone.
 #pragma once
 

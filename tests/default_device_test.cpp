@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include <use_gpu/device_scope.hpp>
+#include <use_gpu/default_device.hpp>
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/torch.h>
@@ -17,9 +17,9 @@ namespace {
 
 using test::error_of;
 
-TEST(DeviceScope, IsWhereTensorsAreCreatedThatNameNoDevice) {
+TEST(DefaultDeviceGuard, IsWhereTensorsAreCreatedThatNameNoDevice) {
   for (const auto device : try_all_gpus()) {
-    const DeviceScope scope(device);
+    const DefaultDeviceGuard scope(device);
     for (const auto& x :
          {torch::ones({2, 3}), torch::zeros({2}, torch::kDouble), torch::full({2}, 3.0),
           torch::rand({2}), torch::randn({2}), torch::randint(5, {2}), torch::randperm(4),
@@ -31,8 +31,8 @@ TEST(DeviceScope, IsWhereTensorsAreCreatedThatNameNoDevice) {
   }
 }
 
-// A factory that a new LibTorch adds makes this fail: list it in device_scope.cpp, or here.
-TEST(DeviceScope, ReachesEveryFactoryOfLibTorch) {
+// A factory that a new LibTorch adds makes this fail: list it in default_device.cpp, or here.
+TEST(DefaultDeviceGuard, ReachesEveryFactoryOfLibTorch) {
   const std::set<std::string> exceptions = {"aten::from_file", "aten::_cudnn_init_dropout_state",
                                             "aten::_make_dep_token"};
   auto& dispatcher = c10::Dispatcher::singleton();
@@ -64,10 +64,10 @@ TORCH_LIBRARY_IMPL(aten, CPU, m) {
          torch::CppFunction::makeFromBoxedFunction<&attention>());
 }
 
-TEST(DeviceScope, DoesNotReachTheInsideOfAttention) {
+TEST(DefaultDeviceGuard, DoesNotReachTheInsideOfAttention) {
   const auto x = torch::ones({1, 1, 2, 4});
   for (const auto device : try_all_gpus()) {
-    const DeviceScope scope(device);
+    const DefaultDeviceGuard scope(device);
     const auto results = at::_scaled_dot_product_efficient_attention(
         x, x, x, /*attn_bias=*/{}, /*compute_log_sumexp=*/true, /*dropout_p=*/0.5);
     EXPECT_TRUE(std::get<2>(results).is_cpu());
@@ -75,9 +75,9 @@ TEST(DeviceScope, DoesNotReachTheInsideOfAttention) {
   }
 }
 
-TEST(DeviceScope, YieldsToADeviceThatIsNamed) {
+TEST(DefaultDeviceGuard, YieldsToADeviceThatIsNamed) {
   USE_GPU_TEST_NEEDS(2);
-  const DeviceScope scope(gpu(1));
+  const DefaultDeviceGuard scope(gpu(1));
   EXPECT_TRUE(torch::ones({2}, torch::kCPU).is_cpu());
   EXPECT_EQ(torch::ones({2}, gpu(0)).device(), gpu(0));
   const auto host = torch::ones({2}, torch::kCPU);
@@ -85,47 +85,47 @@ TEST(DeviceScope, YieldsToADeviceThatIsNamed) {
   EXPECT_TRUE((host + 1).clone().is_cpu());
 }
 
-TEST(DeviceScope, LeavesAloneWhatNamesTheCpuItself) {
+TEST(DefaultDeviceGuard, LeavesAloneWhatNamesTheCpuItself) {
   USE_GPU_TEST_NEEDS(1);
-  const DeviceScope scope(gpu());
+  const DefaultDeviceGuard scope(gpu());
   float values[] = {1, 2};
   EXPECT_TRUE(torch::tensor({1, 2, 3}).is_cpu());
   EXPECT_TRUE(torch::from_blob(values, {2}).is_cpu());
 }
 
-TEST(DeviceScope, Nests) {
+TEST(DefaultDeviceGuard, Nests) {
   USE_GPU_TEST_NEEDS(2);
-  const DeviceScope outer(gpu(1));
+  const DefaultDeviceGuard outer(gpu(1));
   {
-    const DeviceScope inner(gpu(0));
+    const DefaultDeviceGuard inner(gpu(0));
     EXPECT_EQ(torch::ones({2}).device(), gpu(0));
-    const DeviceScope innermost(cpu());
+    const DefaultDeviceGuard innermost(cpu());
     EXPECT_TRUE(torch::ones({2}).is_cpu());
   }
   EXPECT_EQ(torch::ones({2}).device(), gpu(1));
 }
 
-TEST(DeviceScope, EndsWithItsBracesAlsoByAnException) {
+TEST(DefaultDeviceGuard, EndsWithItsBracesAlsoByAnException) {
   EXPECT_THROW(
       {
-        const DeviceScope scope(try_gpu());
+        const DefaultDeviceGuard scope(try_gpu());
         throw std::runtime_error("any");
       },
       std::runtime_error);
   EXPECT_TRUE(torch::ones({2}).is_cpu());
 }
 
-TEST(DeviceScope, IsThisThreadsAlone) {
-  const DeviceScope scope(try_gpu());
+TEST(DefaultDeviceGuard, IsThisThreadsAlone) {
+  const DefaultDeviceGuard scope(try_gpu());
   std::thread([] { EXPECT_TRUE(torch::ones({2}).is_cpu()); }).join();
 }
 
-TEST(DeviceScope, RefusesADeviceThatIsNotThere) {
-  error_of<DeviceError>([] { const DeviceScope scope(test::absent_gpu()); });
+TEST(DefaultDeviceGuard, RefusesADeviceThatIsNotThere) {
+  error_of<DeviceError>([] { const DefaultDeviceGuard scope(test::absent_gpu()); });
   EXPECT_TRUE(torch::ones({2}).is_cpu());
 }
 
-TEST(DeviceScope, MakesANetworkOnTheGpuWithoutATransferAndWithTheSeedsValues) {
+TEST(DefaultDeviceGuard, MakesANetworkOnTheGpuWithoutATransferAndWithTheSeedsValues) {
   const auto make = [] {
     torch::manual_seed(0);
     return torch::nn::Sequential(torch::nn::Linear(3, 4), torch::nn::BatchNorm1d(4),
@@ -133,7 +133,7 @@ TEST(DeviceScope, MakesANetworkOnTheGpuWithoutATransferAndWithTheSeedsValues) {
   };
   auto expected = make();
   for (const auto device : try_all_gpus()) {
-    const DeviceScope scope(device);
+    const DefaultDeviceGuard scope(device);
     const TransferGuard guard;
     TransferLedger ledger;
     auto net = make();
@@ -152,8 +152,8 @@ TEST(DeviceScope, MakesANetworkOnTheGpuWithoutATransferAndWithTheSeedsValues) {
   }
 }
 
-TEST(DeviceScope, TrainsWhatItMade) {
-  const DeviceScope scope(try_gpu());
+TEST(DefaultDeviceGuard, TrainsWhatItMade) {
+  const DefaultDeviceGuard scope(try_gpu());
   torch::nn::Sequential net(torch::nn::Linear(3, 4), torch::nn::BatchNorm1d(4),
                             torch::nn::Dropout());
   torch::optim::Adam optimizer(net->parameters());

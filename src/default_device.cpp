@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <torch/library.h>
-#include <use_gpu/device_scope.hpp>
+#include <use_gpu/default_device.hpp>
 
 #include "device_check.hpp"
 #include "dispatch_scope.hpp"
@@ -84,7 +84,7 @@ constexpr const char* k_with_host_tensors[] = {
     "_scaled_dot_product_flash_attention",
 };
 
-// Fills in the device of DeviceScope where the call names none.
+// Fills in the device of DefaultDeviceGuard where the call names none.
 void factory(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   if (const auto device = DispatchState::current().factory_device) {
     const auto& arguments = op.schema().arguments();
@@ -118,12 +118,12 @@ void register_factory_kernels(torch::Library& library) {
   }
 }
 
-DeviceScope::DeviceScope(c10::Device device) {
+DefaultDeviceGuard::DefaultDeviceGuard(c10::Device device) {
   auto state = DispatchState::current();
   state.factory_device = present_device(device);
   scope_ = std::make_unique<DispatchScope>(state);
 }
 
-DeviceScope::~DeviceScope() = default;
+DefaultDeviceGuard::~DefaultDeviceGuard() = default;
 
 }  // namespace use_gpu

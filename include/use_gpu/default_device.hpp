@@ -4,7 +4,7 @@
 // has in Python (torch.set_default_device) and not in C++. A network made in it has its parameters
 // on the GPU from the start, with no copy:
 //
-//   use_gpu::DeviceScope scope(use_gpu::try_gpu(1));
+//   use_gpu::DefaultDeviceGuard scope(use_gpu::try_gpu(1));
 //   torch::Tensor Y = torch::rand({2, 3});              // there
 //   torch::nn::Linear net(3, 1);                        // weight and bias too
 //
@@ -28,13 +28,13 @@ namespace use_gpu {
 class DispatchScope;  // what this is made of; private
 
 /// Until it ends, tensors that name no device are created on its device.
-class DeviceScope {
+class DefaultDeviceGuard {
  public:
   /// DeviceError if the device is not there.
-  explicit DeviceScope(c10::Device device);
-  ~DeviceScope();
-  DeviceScope(const DeviceScope&) = delete;
-  DeviceScope& operator=(const DeviceScope&) = delete;
+  [[nodiscard]] explicit DefaultDeviceGuard(c10::Device device);
+  ~DefaultDeviceGuard();
+  DefaultDeviceGuard(const DefaultDeviceGuard&) = delete;
+  DefaultDeviceGuard& operator=(const DefaultDeviceGuard&) = delete;
 
  private:
   std::unique_ptr<DispatchScope> scope_;

@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "contender.hpp"
+#include "measuring/contender.hpp"
 
 namespace {
 

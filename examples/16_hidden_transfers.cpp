@@ -14,7 +14,7 @@
 #include <iostream>
 #include <sstream>
 
-#include "contender.hpp"
+#include "measuring/contender.hpp"
 
 namespace {
 

@@ -9,8 +9,8 @@
 #include <cmath>
 #include <cstdio>
 
-#include "contender.hpp"
-#include "matmul.hpp"
+#include "measuring/contender.hpp"
+#include "measuring/matmul.hpp"
 
 int main() {
   const auto gpu = use_gpu::try_gpu();

@@ -8,7 +8,7 @@
 
 #include <cstdio>
 
-#include "norm_log.hpp"
+#include "measuring/norm_log.hpp"
 
 int main() {
   const c10::Device device = use_gpu::try_gpu();

@@ -13,7 +13,7 @@
 #include <array>
 
 #include "device_check.hpp"
-#include "message.hpp"
+#include "messages/message.hpp"
 
 namespace use_gpu {
 

@@ -10,13 +10,13 @@
 #include <sstream>
 #include <utility>
 
-#include "data_swap.hpp"
+#include "network_tensors/data_swap.hpp"
 #include "device_check.hpp"
-#include "log_message.hpp"
-#include "message.hpp"
-#include "named_tensors.hpp"
+#include "messages/log_message.hpp"
+#include "messages/message.hpp"
+#include "network_tensors/named_tensors.hpp"
 #include "tensor_bytes.hpp"
-#include "text_table.hpp"
+#include "messages/text_table.hpp"
 
 namespace use_gpu {
 namespace {

@@ -7,13 +7,13 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "atomic_file.hpp"
-#include "flat_buffers.hpp"
-#include "mapped_file.hpp"
-#include "message.hpp"
-#include "named_tensors.hpp"
-#include "parameter_differences.hpp"
-#include "stored_tensor.hpp"
+#include "tensor_files/atomic_file.hpp"
+#include "network_tensors/flat_buffers.hpp"
+#include "tensor_files/mapped_file.hpp"
+#include "messages/message.hpp"
+#include "network_tensors/named_tensors.hpp"
+#include "network_tensors/parameter_differences.hpp"
+#include "tensor_files/tensor_conversion.hpp"
 
 namespace use_gpu {
 namespace {

@@ -14,11 +14,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "data_swap.hpp"
+#include "network_tensors/data_swap.hpp"
 #include "device_check.hpp"
-#include "flat_buffers.hpp"
-#include "message.hpp"
-#include "replica_structure.hpp"
+#include "network_tensors/flat_buffers.hpp"
+#include "messages/message.hpp"
+#include "network_tensors/replica_structure.hpp"
 
 namespace use_gpu {
 namespace {

@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "device_check.hpp"
-#include "message.hpp"
+#include "messages/message.hpp"
 
 namespace use_gpu {
 namespace {

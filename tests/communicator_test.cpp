@@ -14,7 +14,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "rendezvous.hpp"
+#include "communicator/rendezvous.hpp"
 #include "support.hpp"
 
 namespace use_gpu {

@@ -25,7 +25,7 @@
 #include <span>
 #include <sstream>
 
-#include "dispatch_scope.hpp"
+#include "dispatch/dispatch_scope.hpp"
 #include "scratch_folder.hpp"
 #include "support.hpp"
 

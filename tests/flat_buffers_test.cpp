@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "flat_buffers.hpp"
+#include "network_tensors/flat_buffers.hpp"
 
 #include <torch/types.h>
 #include <use_gpu/transfers.hpp>

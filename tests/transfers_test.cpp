@@ -10,7 +10,7 @@
 #include <sstream>
 #include <thread>
 
-#include "log_message.hpp"
+#include "messages/log_message.hpp"
 #include "support.hpp"
 
 namespace use_gpu {

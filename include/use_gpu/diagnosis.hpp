@@ -18,7 +18,7 @@ namespace use_gpu {
 /// To be certain it runs one small operation on every GPU that this program sees and waits for it.
 /// Where the program has not yet used them, that creates a context on each, which takes up to
 /// seconds and holds some hundred MiB of its memory until the program ends. Milliseconds where
-/// there is no GPU.
+/// there is no GPU. Thread-safe.
 [[nodiscard]] std::string explain_gpus();
 
 }  // namespace use_gpu

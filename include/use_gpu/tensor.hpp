@@ -6,6 +6,8 @@
 //   at::Tensor Z = use_gpu::to_device(X, use_gpu::try_gpu(1));  // X itself if it is there already
 //   std::cout << use_gpu::show(use_gpu::checked_add(Y, Z));  // values, "float32[2, 3] on cuda:1"
 //   use_gpu::check_same_device("attention", {{"query", q}, {"key", k}});
+//
+// All may be called by several threads at once, on the same tensors too.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -13,11 +13,11 @@
 #include <sstream>
 #include <utility>
 
-#include "communicator_state.hpp"
-#include "log_message.hpp"
-#include "message.hpp"
-#include "nccl_backend.hpp"
-#include "wire_tensor.hpp"
+#include "communicator/communicator_state.hpp"
+#include "messages/log_message.hpp"
+#include "messages/message.hpp"
+#include "communicator/nccl_backend.hpp"
+#include "communicator/wire_tensor.hpp"
 
 namespace use_gpu {
 namespace {

@@ -16,11 +16,11 @@
 
 #include <sstream>
 
-#include "flat_buffers.hpp"
-#include "message.hpp"
-#include "named_tensors.hpp"
-#include "parameter_differences.hpp"
-#include "wire_tensor.hpp"
+#include "network_tensors/flat_buffers.hpp"
+#include "messages/message.hpp"
+#include "network_tensors/named_tensors.hpp"
+#include "network_tensors/parameter_differences.hpp"
+#include "communicator/wire_tensor.hpp"
 
 namespace use_gpu {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "communicator_state.hpp"
+#include "communicator/communicator_state.hpp"
 
 #include <ATen/ops/from_blob.h>
 #include <c10/util/ConstexprCrc.h>
@@ -11,9 +11,9 @@
 #include <thread>
 #include <utility>
 
-#include "log_message.hpp"
-#include "message.hpp"
-#include "nccl_backend.hpp"
+#include "messages/log_message.hpp"
+#include "messages/message.hpp"
+#include "communicator/nccl_backend.hpp"
 
 namespace use_gpu {
 

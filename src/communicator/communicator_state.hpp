@@ -9,7 +9,7 @@
 
 #include <functional>
 
-#include "rendezvous.hpp"
+#include "communicator/rendezvous.hpp"
 
 namespace use_gpu {
 

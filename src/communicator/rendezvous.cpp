@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "rendezvous.hpp"
+#include "communicator/rendezvous.hpp"
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -11,8 +11,8 @@
 #include <sstream>
 #include <thread>
 
-#include "endpoint.hpp"
-#include "message.hpp"
+#include "communicator/endpoint.hpp"
+#include "messages/message.hpp"
 
 namespace use_gpu {
 namespace {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-#include "wire_tensor.hpp"
+#include "communicator/wire_tensor.hpp"
 
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/empty.h>
 #include <use_gpu/errors.hpp>
 #include <use_gpu/tensor.hpp>
 
-#include "parameter_differences.hpp"
+#include "network_tensors/parameter_differences.hpp"
 
 namespace use_gpu {
 namespace {

@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "contender.hpp"
+#include "measuring/contender.hpp"
 
 namespace {
 
@@ -60,7 +60,7 @@ int main() {
   for (int round = 0; round < k_rounds + 1; ++round) {
     measure(group, together, [&] { use_gpu::average_gradients(net, group); });
     measure(group, single, [&] {
-      for (const auto& x : gradients) group.all_reduce(x, use_gpu::Reduce::mean);
+      for (const auto& x : gradients) group.all_reduce(x, use_gpu::ReduceOp::mean);
     });
     if (!is_simulated(group.device())) {
       measure(group, bare, [&] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Contenders (see examples/contender.hpp) as Google Benchmarks: warmed up, synchronized, and
+// Contenders (see measuring/contender.hpp) as Google Benchmarks: warmed up, synchronized, and
 // checked before and after the clock runs; one whose result is wrong shows no figure and fails the
 // program.
 #pragma once
@@ -8,7 +8,7 @@
 #include <functional>
 #include <string>
 
-#include "contender.hpp"
+#include "measuring/contender.hpp"
 
 /// What one run of a contender does, for a rate beside its time.
 struct Amount {

@@ -64,7 +64,7 @@ int main() {
   const at::Tensor value = at::ones({}, use_gpu::gpu());
   const at::Tensor memory =
       at::empty({4096}, at::TensorOptions(at::kDouble).device(value.device()));
-  use_gpu::MetricLog log(value.device(), /*block=*/256);
+  use_gpu::MetricLog log(value.device(), /*block_size=*/256);
   int next = 0;
   count("push by_hand", [&] { memory.select(0, next++).copy_(value); });
   count("push to_log", [&] { log.push(value); });

@@ -5,7 +5,7 @@
 // it can get.
 //
 //   matmul_benchmark --benchmark_repetitions=5 --benchmark_enable_random_interleaving=true
-#include "matmul.hpp"
+#include "measuring/matmul.hpp"
 
 #include <use_gpu/device.hpp>
 

@@ -8,7 +8,7 @@
 #include <memory>
 #include <stdexcept>
 
-#include "matmul.hpp"
+#include "measuring/matmul.hpp"
 
 namespace {
 

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "contender.hpp"
+#include "measuring/contender.hpp"
 
 /// The product of two random n by n matrices in bf16, into memory that is there already, by the
 /// algorithm that cuBLASLt recommends.

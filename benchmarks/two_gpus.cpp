@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "contender_benchmark.hpp"
-#include "matmul.hpp"
+#include "measuring/matmul.hpp"
 
 namespace {
 

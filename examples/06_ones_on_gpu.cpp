@@ -9,7 +9,7 @@
 
 namespace {
 
-// The limit matters: what does not fit does not run, and what was not freed is not there.
+// The limit matters: what does not fit does not run, and what was not freed is not available.
 void print_memory(const char* when, c10::Device device) {
   std::cout << "Memory of " << device << ' ' << when << ": ";
   if (const auto memory = use_gpu::device_memory(device)) {

@@ -14,7 +14,7 @@
 #include <iostream>
 #include <sstream>
 
-#include "contender.hpp"
+#include "measuring/contender.hpp"
 
 namespace {
 
@@ -37,7 +37,7 @@ void copy_in_pieces(const torch::Tensor& x, int count) {
   const auto start = std::chrono::steady_clock::now();
   for (const torch::Tensor& piece : x.chunk(count)) (void)use_gpu::to_device(piece, use_gpu::cpu());
   const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
-  const auto [copies, bytes] = ledger.count(use_gpu::Transfer::device_to_host);
+  const auto [copies, bytes] = ledger.count(use_gpu::TransferDirection::device_to_host);
   std::cout << "Pieces: " << count << ", copies: " << copies << ", bytes: " << bytes;
   if (x.is_cuda() && !is_simulated(x.device())) std::cout << ", " << time.count() << " ms";
   std::cout << '\n';

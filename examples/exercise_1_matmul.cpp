@@ -9,8 +9,8 @@
 #include <cmath>
 #include <cstdio>
 
-#include "contender.hpp"
-#include "matmul.hpp"
+#include "measuring/contender.hpp"
+#include "measuring/matmul.hpp"
 
 int main() {
   const auto gpu = use_gpu::try_gpu();
@@ -27,7 +27,7 @@ int main() {
   std::vector<Figure> figures;  // of the last row
   double longest = 0;           // of all, in seconds
   int n = 0, crossing = 0;      // the least n from which on the GPU was faster
-  // Twice the size takes eight times as long, and the program shall end after a few seconds.
+  // Twice the size takes eight times as long, and the program is to end after a few seconds.
   while (longest < 0.04) {
     n = std::max(1, 2 * n);
     std::vector<Contender> contenders;

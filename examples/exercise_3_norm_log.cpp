@@ -8,7 +8,7 @@
 
 #include <cstdio>
 
-#include "norm_log.hpp"
+#include "measuring/norm_log.hpp"
 
 int main() {
   const c10::Device device = use_gpu::try_gpu();
@@ -23,7 +23,7 @@ int main() {
   for (std::size_t i = 0; i < contenders.size(); ++i) {
     const use_gpu::TransferLedger ledger;
     static_cast<void>(run(contenders[i]));
-    const auto copies = ledger.count(use_gpu::Transfer::device_to_host).copies;
+    const auto copies = ledger.count(use_gpu::TransferDirection::device_to_host).copies;
     std::printf("%-26s  %-28s  %8s  %6lld  %10lld\n", contenders[i].name.c_str(),
                 text_of(figures[i]).c_str(), speed_up(figures[0], figures[i]).c_str(),
                 static_cast<long long>(copies), static_cast<long long>(ledger.item_reads()));

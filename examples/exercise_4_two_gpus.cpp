@@ -8,8 +8,8 @@
 
 #include <cstdio>
 
-#include "contender.hpp"
-#include "matmul.hpp"
+#include "measuring/contender.hpp"
+#include "measuring/matmul.hpp"
 
 namespace {
 

@@ -43,7 +43,7 @@ int main() {
   }
 
   torch::Tensor losses = torch::tensor(log.values(), torch::kDouble);
-  group.all_reduce(losses, use_gpu::Reduce::mean);
+  group.all_reduce(losses, use_gpu::ReduceOp::mean);
   if (group.rank() > 0) return 0;
   std::cout << "Rank 0 of " << group.size() << " on " << group.device() << '\n'
             << std::fixed << std::setprecision(6);

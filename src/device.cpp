@@ -11,9 +11,8 @@
 #include <string>
 
 #include "device_check.hpp"
-#include "log_message.hpp"
-#include "message.hpp"
-#include "quiet_warnings.hpp"
+#include "messages/log_message.hpp"
+#include "messages/message.hpp"
 
 namespace use_gpu {
 namespace {
@@ -27,32 +26,6 @@ c10::DeviceType gpu_type() {
 
 c10::Device device_at(c10::DeviceType type, int index) {
   return {type, static_cast<c10::DeviceIndex>(index)};
-}
-
-// The devices that are always there, and of which there is one: an index says nothing.
-bool is_host(c10::Device device) { return device.is_cpu() || device.is_meta(); }
-
-int count_devices(c10::DeviceType type) noexcept {
-  try {
-    if (!c10::impl::hasDeviceGuardImpl(type)) return 0;
-    const QuietWarnings quiet;
-    return c10::impl::VirtualGuardImpl(type).deviceCount();
-  } catch (...) {  // a device that cannot even be counted cannot be used
-    return 0;
-  }
-}
-
-[[noreturn]] void throw_not_there(c10::Device device) {
-  const int count = count_devices(device.type());
-  const std::string type = c10::DeviceTypeName(device.type(), /*lower_case=*/true);
-  std::string found = "none";
-  if (count == 1) found = "only " + type + ":0";
-  if (count > 1) found = type + ":0 to " + type + ":" + std::to_string(count - 1);
-  const std::string index = device.has_index() ? std::to_string(device.index()) : "";
-  throw DeviceError("Device " + device.str() + " is not there: of its kind this program sees " +
-                    found + ". use_gpu::try_gpu(" + index +
-                    ") gives the CPU where a GPU is missing, " +
-                    "use_gpu::num_gpus() says how many there are.");
 }
 
 [[noreturn]] void throw_not_a_device(std::string_view name) {
@@ -129,21 +102,6 @@ std::vector<c10::Device> try_all_gpus() {
   return devices;
 }
 
-c10::Device with_index(c10::Device device) {
-  if (is_host(device)) return c10::Device(device.type());
-  if (device.has_index()) return device;
-  if (count_devices(device.type()) == 0) return c10::Device(device.type(), 0);
-  return c10::impl::VirtualGuardImpl(device.type()).getDevice();
-}
-
-c10::Device present_device(c10::Device device) {
-  if (is_host(device)) return with_index(device);
-  const int count = count_devices(device.type());
-  const int least = device.has_index() ? device.index() + 1 : 1;
-  if (count < least || (device.has_index() && device.index() < 0)) throw_not_there(device);
-  return with_index(device);
-}
-
 bool same_device(c10::Device a, c10::Device b) { return a == b || with_index(a) == with_index(b); }
 
 c10::Device parse_device(std::string_view name) {
@@ -162,7 +120,7 @@ c10::Device parse_device(std::string_view name) {
 
 void synchronize(c10::Device device) {
   device = present_device(device);
-  if (is_host(device)) return;
+  if (is_always_there(device)) return;
   // LibTorch goes back to the device that was current, and would make a CUDA context on it.
   const c10::DeviceGuard current(device);
   c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
@@ -170,7 +128,7 @@ void synchronize(c10::Device device) {
 
 std::optional<DeviceMemory> device_memory(c10::Device device) {
   device = present_device(device);
-  if (is_host(device)) return std::nullopt;
+  if (is_always_there(device)) return std::nullopt;
   auto* const allocator = dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device.type()));
   if (allocator == nullptr) return std::nullopt;
   try {

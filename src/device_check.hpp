@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: MIT
 //
-// The question every verb asks before it touches a device: which one is meant, and is it there?
+// Resolves a device's index and checks that the device exists.
 #pragma once
 
 #include <c10/core/Device.h>
 
 namespace use_gpu {
+
+/// The CPU and "meta": devices of which there is always one, so that an index says nothing.
+[[nodiscard]] bool is_always_there(c10::Device device);
+
+/// How many devices of that type this program can use; 0 for one that cannot be counted.
+[[nodiscard]] int count_devices(c10::DeviceType type) noexcept;
 
 /// The device with its index filled in: "cuda" becomes the current cuda device, "cpu:0" the CPU.
 [[nodiscard]] c10::Device with_index(c10::Device device);

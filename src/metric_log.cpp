@@ -13,7 +13,7 @@
 #include <array>
 
 #include "device_check.hpp"
-#include "message.hpp"
+#include "messages/message.hpp"
 
 namespace use_gpu {
 
@@ -25,9 +25,9 @@ namespace {
 
 constexpr std::int64_t k_largest_block = std::int64_t{1} << 27;  // the two take 2 GB
 
-void check_block(std::int64_t block) {
-  if (block >= 1 && block <= k_largest_block) return;
-  throw ArgumentError("MetricLog: a block of " + std::to_string(block) +
+void check_block_size(std::int64_t block_size) {
+  if (block_size >= 1 && block_size <= k_largest_block) return;
+  throw ArgumentError("MetricLog: a block of " + std::to_string(block_size) +
                       " numbers was asked for; give 1 to 134217728 (2^27), or leave it out.");
 }
 
@@ -116,7 +116,7 @@ class MetricLog::Blocks {
     take(blocks_[1 - filling_], values);
     auto all = values;
     if (filled_ > 0) {
-      const ExplicitTransfers certain;
+      const AllowTransfers certain;
       append(all, blocks_[filling_].on_device.narrow(0, 0, filled_).to(at::kCPU));
     }
     return all;
@@ -144,7 +144,7 @@ class MetricLog::Blocks {
 
   void start_copy(Block& block) {
     const c10::DeviceGuard current(stream_.device());
-    const ExplicitTransfers certain;
+    const AllowTransfers certain;
     block.on_host.copy_(block.on_device, /*non_blocking=*/true);
     block.copied->record(stream_);
     block.is_under_way = true;
@@ -174,9 +174,10 @@ class MetricLog::Blocks {
   std::int64_t filled_ = 0;
 };
 
-MetricLog::MetricLog(c10::Device device, std::int64_t block) : device_(present_device(device)) {
-  check_block(block);
-  if (!device_.is_cpu()) blocks_ = std::make_unique<Blocks>(device_, block);
+MetricLog::MetricLog(c10::Device device, std::int64_t block_size)
+    : device_(present_device(device)) {
+  check_block_size(block_size);
+  if (!device_.is_cpu()) blocks_ = std::make_unique<Blocks>(device_, block_size);
 }
 MetricLog::~MetricLog() = default;
 MetricLog::MetricLog(MetricLog&& other) noexcept = default;

@@ -10,13 +10,13 @@
 #include <sstream>
 #include <utility>
 
-#include "data_swap.hpp"
+#include "network_tensors/data_swap.hpp"
 #include "device_check.hpp"
-#include "log_message.hpp"
-#include "message.hpp"
-#include "named_tensors.hpp"
+#include "messages/log_message.hpp"
+#include "messages/message.hpp"
+#include "network_tensors/named_tensors.hpp"
 #include "tensor_bytes.hpp"
-#include "text_table.hpp"
+#include "messages/text_table.hpp"
 
 namespace use_gpu {
 namespace {
@@ -55,7 +55,7 @@ void place(ModuleRef net, c10::Device device) {
   warn_if_nothing_is_registered(module, "place");
   const c10::InferenceMode no_inference_mode(false);  // for modules that override to()
   const at::NoGradGuard no_grad;
-  const ExplicitTransfers certain;
+  const AllowTransfers certain;
 
   // What can fail for want of memory or of a kernel comes first and changes nothing.
   std::vector<std::pair<at::Tensor, at::Tensor>> moves;

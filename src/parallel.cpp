@@ -14,8 +14,8 @@
 #include <thread>
 
 #include "device_check.hpp"
-#include "log_message.hpp"
-#include "message.hpp"
+#include "messages/log_message.hpp"
+#include "messages/message.hpp"
 
 // Those of the OpenMP and the MKL that LibTorch itself uses; null where it uses none. Not linked:
 // the wheels bring an OpenMP of their own, and a process should not have two.

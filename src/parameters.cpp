@@ -7,13 +7,13 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "atomic_file.hpp"
-#include "flat_buffers.hpp"
-#include "mapped_file.hpp"
-#include "message.hpp"
-#include "named_tensors.hpp"
-#include "parameter_differences.hpp"
-#include "stored_tensor.hpp"
+#include "tensor_files/atomic_file.hpp"
+#include "network_tensors/flat_buffers.hpp"
+#include "tensor_files/mapped_file.hpp"
+#include "messages/message.hpp"
+#include "network_tensors/named_tensors.hpp"
+#include "network_tensors/parameter_differences.hpp"
+#include "tensor_files/tensor_conversion.hpp"
 
 namespace use_gpu {
 namespace {
@@ -99,7 +99,7 @@ void write_values(const torch::nn::Module& net, const NamedTensors& values, bool
 }  // namespace
 
 std::map<std::string, at::Tensor> read_parameters(ConstModuleRef net) {
-  const ExplicitTransfers certain;
+  const AllowTransfers certain;
   // The copies may be changed by whoever gets them, in inference mode or not.
   const c10::InferenceMode no_inference_mode(false);
   const at::NoGradGuard no_grad;
@@ -117,7 +117,7 @@ std::map<std::string, at::Tensor> read_parameters(ConstModuleRef net) {
 }
 
 void write_parameters(ModuleRef net, const std::map<std::string, at::Tensor>& values) {
-  const ExplicitTransfers certain;
+  const AllowTransfers certain;
   // In inference mode tensors that were made in it can be written too.
   const c10::InferenceMode inference;
   write_values(net.get(), values, /*all_names=*/false,
@@ -125,7 +125,7 @@ void write_parameters(ModuleRef net, const std::map<std::string, at::Tensor>& va
 }
 
 void save_parameters(ConstModuleRef net, const fs::path& file) {
-  const ExplicitTransfers certain;
+  const AllowTransfers certain;
   const c10::InferenceMode inference;
   const auto values = host_tensors_of(net.get(), "save_parameters");
   try {
@@ -140,7 +140,7 @@ void save_parameters(ConstModuleRef net, const fs::path& file) {
 }
 
 void load_parameters(ModuleRef net, const fs::path& file) {
-  const ExplicitTransfers certain;
+  const AllowTransfers certain;
   const c10::InferenceMode inference;
   const torch::nn::Module& module = net.get();
   try {

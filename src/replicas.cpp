@@ -14,11 +14,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "data_swap.hpp"
+#include "network_tensors/data_swap.hpp"
 #include "device_check.hpp"
-#include "flat_buffers.hpp"
-#include "message.hpp"
-#include "replica_structure.hpp"
+#include "network_tensors/flat_buffers.hpp"
+#include "messages/message.hpp"
+#include "network_tensors/replica_structure.hpp"
 
 namespace use_gpu {
 namespace {
@@ -149,7 +149,7 @@ void mirror_modules(const std::vector<c10::Device>& devices,
   const at::AutoGradMode callers(grad_mode);
   const auto nets = make_replicas(present.size(), make);
   const at::NoGradGuard no_grad;
-  const ExplicitTransfers certain;
+  const AllowTransfers certain;
   DataSwap swap;
   copy_values(nets, present, swap);
   for (auto* net : nets) {
@@ -181,7 +181,7 @@ void average_gradients_of(const std::vector<ModuleRef>& replicas) {
   // Gradients made in inference mode would refuse the next backward pass.
   const c10::InferenceMode no_inference_mode(false);
   const at::NoGradGuard no_grad;
-  const ExplicitTransfers certain;
+  const AllowTransfers certain;
   std::vector<Tensors> gradients;
   Differences differences;
   for (const auto& all : parameters) {

@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "device_check.hpp"
-#include "message.hpp"
+#include "messages/message.hpp"
 
 namespace use_gpu {
 namespace {
@@ -44,8 +44,7 @@ void check_defined(std::string_view operation, std::string_view name, const at::
 // LibTorch lets a CPU tensor of zero dimensions take part in any device's operation, as a number.
 bool fits_anywhere(const at::Tensor& x) { return x.dim() == 0 && x.is_cpu(); }
 
-[[noreturn]] void throw_mismatch(std::string_view operation, const NamedTensor& a,
-                                 const NamedTensor& b) {
+[[noreturn]] void throw_mismatch(std::string_view operation, const Operand& a, const Operand& b) {
   const std::string first = clipped(a.name, k_name_length);
   const std::string second = clipped(b.name, k_name_length);
   throw DeviceMismatch(
@@ -62,14 +61,14 @@ at::Tensor to_device(const at::Tensor& x, c10::Device device) {
   check_defined("to_device", "x", x);
   device = present_device(device);
   if (same_device(x.device(), device)) return x;
-  const ExplicitTransfers certain;
+  const AllowTransfers certain;
   return x.to(device);
 }
 
 at::Tensor copy_to(const at::Tensor& x, c10::Device device) {
   check_defined("copy_to", "x", x);
   device = present_device(device);
-  const ExplicitTransfers certain;
+  const AllowTransfers certain;
   return x.to(device, x.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
 }
 
@@ -81,8 +80,8 @@ at::Tensor checked_add(const at::Tensor& x, const at::Tensor& y) {
   return x.add(y);
 }
 
-void check_same_device(std::string_view operation, c10::ArrayRef<NamedTensor> operands) {
-  const NamedTensor* first = nullptr;
+void check_same_device(std::string_view operation, c10::ArrayRef<Operand> operands) {
+  const Operand* first = nullptr;
   for (const auto& operand : operands) {
     check_defined(operation, operand.name, operand.tensor);
     if (fits_anywhere(operand.tensor)) continue;

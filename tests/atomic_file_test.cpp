@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "atomic_file.hpp"
+#include "tensor_files/atomic_file.hpp"
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -12,7 +12,7 @@
 #include <functional>
 #include <stdexcept>
 
-#include "mapped_file.hpp"
+#include "tensor_files/mapped_file.hpp"
 #include "scratch_folder.hpp"
 
 namespace use_gpu {

@@ -14,7 +14,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "rendezvous.hpp"
+#include "communicator/rendezvous.hpp"
 #include "support.hpp"
 
 namespace use_gpu {
@@ -124,7 +124,7 @@ TEST_F(Join, RefusesALocalRankPastTheGpus) {
 
 TEST_F(GroupOfOne, LeavesEveryTensorAsItIs) {
   auto group = join();
-  for (const auto how : {Reduce::sum, Reduce::mean, Reduce::min, Reduce::max}) {
+  for (const auto how : {ReduceOp::sum, ReduceOp::mean, ReduceOp::min, ReduceOp::max}) {
     const auto x = torch::tensor({1.5, 2.5}).to(group.device());
     group.all_reduce(x, how);
     group.broadcast(x);
@@ -136,17 +136,17 @@ TEST_F(GroupOfOne, LeavesEveryTensorAsItIs) {
 
 TEST_F(GroupOfOne, RefusesWhatAGroupOfManyRefuses) {
   auto group = join();
-  const auto refuses = [&](const at::Tensor& x, Reduce how, const std::string& part) {
+  const auto refuses = [&](const at::Tensor& x, ReduceOp how, const std::string& part) {
     EXPECT_TRUE(has(error_of<ArgumentError>([&] { group.all_reduce(x, how); }), part));
   };
-  refuses({}, Reduce::sum, "undefined");
-  refuses(torch::ones({2}).to_sparse(), Reduce::sum, "is not dense");
-  refuses(torch::ones({2}, at::kMeta), Reduce::sum, "meta");
-  refuses(torch::ones({1}).expand({3}), Reduce::sum, "clone()");
-  refuses(torch::ones({2}, at::kLong), Reduce::mean, "int64[2]");
-  refuses(torch::ones({2}, at::kBool), Reduce::sum, "bool[2]");
-  refuses(torch::ones({2}, at::kComplexFloat), Reduce::max, "complex64[2]");
-  refuses(torch::ones({2}).to(at::kFloat8_e5m2), Reduce::sum, "float8_e5m2[2]");
+  refuses({}, ReduceOp::sum, "undefined");
+  refuses(torch::ones({2}).to_sparse(), ReduceOp::sum, "is not dense");
+  refuses(torch::ones({2}, at::kMeta), ReduceOp::sum, "meta");
+  refuses(torch::ones({1}).expand({3}), ReduceOp::sum, "clone()");
+  refuses(torch::ones({2}, at::kLong), ReduceOp::mean, "int64[2]");
+  refuses(torch::ones({2}, at::kBool), ReduceOp::sum, "bool[2]");
+  refuses(torch::ones({2}, at::kComplexFloat), ReduceOp::max, "complex64[2]");
+  refuses(torch::ones({2}).to(at::kFloat8_e5m2), ReduceOp::sum, "float8_e5m2[2]");
   for (const int root : {-1, 1}) {
     const auto text = error_of<ArgumentError>([&] { group.broadcast(torch::ones({2}), root); });
     EXPECT_TRUE(has(text, "no rank " + std::to_string(root)));

@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <use_gpu/communicator.hpp>
-#include <use_gpu/device_scope.hpp>
+#include <use_gpu/default_device.hpp>
 #include <use_gpu/errors.hpp>
 #include <use_gpu/network.hpp>
 #include <use_gpu/transfers.hpp>
@@ -72,17 +72,17 @@ TEST(Group, ReducesEveryDtypeOnEveryDevice) {
     for (const auto dtype : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kLong, at::kInt,
                              at::kShort, at::kChar, at::kByte, at::kComplexFloat}) {
       const auto one = values(0, {2, 3}, dtype, device);
-      const auto check = [&](Reduce how, const at::Tensor& expected) {
+      const auto check = [&](ReduceOp how, const at::Tensor& expected) {
         const auto x = values(group().rank(), {2, 3}, dtype, device);
         group().all_reduce(x, how);
         EXPECT_TRUE(x.equal(expected)) << dtype << " on " << device << ":\n" << x << expected;
       };
-      check(Reduce::sum, one * ranks);
+      check(ReduceOp::sum, one * ranks);
       if (!at::isComplexType(dtype)) {
-        check(Reduce::min, one);
-        check(Reduce::max, one * n);
+        check(ReduceOp::min, one);
+        check(ReduceOp::max, one * n);
       }
-      if (!at::isIntegralType(dtype, /*includeBool=*/false)) check(Reduce::mean, one * ranks / n);
+      if (!at::isIntegralType(dtype, /*includeBool=*/false)) check(ReduceOp::mean, one * ranks / n);
     }
   }
 }
@@ -99,10 +99,10 @@ TEST(Group, RoundsHalfPrecisionOnce) {
 
 TEST(Group, TakesBoolsForMinAndMax) {
   const auto any = torch::tensor({group().rank() == 0, false});
-  group().all_reduce(any, Reduce::max);
+  group().all_reduce(any, ReduceOp::max);
   EXPECT_TRUE(any.equal(torch::tensor({true, false})));
   const auto all = torch::tensor({group().rank() > 0, true});
-  group().all_reduce(all, Reduce::min);
+  group().all_reduce(all, ReduceOp::min);
   EXPECT_TRUE(all.equal(torch::tensor({false, true})));
 }
 
@@ -111,7 +111,7 @@ TEST(Group, WritesInPlaceWhateverTheStrides) {
     const auto whole = torch::zeros({3, 4}, device);
     const auto column = whole.select(1, 2);
     column.fill_(1 + group().rank());
-    group().all_reduce(column, Reduce::max);
+    group().all_reduce(column, ReduceOp::max);
     EXPECT_EQ(whole.sum().item<double>(), 3.0 * group().size());
     EXPECT_EQ(column.sum().item<double>(), 3.0 * group().size());
 
@@ -170,8 +170,8 @@ TEST(Group, WorksInsideTheOtherScopes) {
   const auto x = torch::ones({3}, group().device());
   {
     const TransferGuard guard;
-    const DeviceScope elsewhere(group().device());
-    group().all_reduce(x, Reduce::mean);
+    const DefaultDeviceGuard elsewhere(group().device());
+    group().all_reduce(x, ReduceOp::mean);
     group().broadcast(x);
     group().barrier();
   }
@@ -188,7 +188,7 @@ TEST(Group, RefusesCallsThatDifferOnEveryRank) {
   refused([&] { group().all_reduce(x); });
   refused([&] { group().broadcast(x); });
   refused([&] { group().all_reduce(torch::ones({2}, first ? at::kInt : at::kFloat)); });
-  refused([&] { group().all_reduce(torch::ones({2}), first ? Reduce::sum : Reduce::mean); });
+  refused([&] { group().all_reduce(torch::ones({2}), first ? ReduceOp::sum : ReduceOp::mean); });
   refused([&] { group().broadcast(torch::ones({2}), first ? 0 : 1); });
   refused([&] { first ? group().barrier() : group().all_reduce(x); });
   EXPECT_TRUE(x.eq(1).all().item<bool>());
@@ -239,8 +239,8 @@ TEST(Group, RefusesNetworksThatDifferOnEveryRank) {
   if (group().size() == 1) GTEST_SKIP() << "one rank cannot differ";
   torch::nn::Linear net(2, group().rank() == 0 ? 3 : 2);
   const auto before = net->weight.detach().clone();
-  EXPECT_TRUE(has(error_of<ArgumentError>([&] { broadcast_parameters(net, group()); }), "differ"));
-  EXPECT_TRUE(has(error_of<ArgumentError>([&] { average_gradients(net, group()); }), "differ"));
+  EXPECT_TRUE(has(error_of<ParameterError>([&] { broadcast_parameters(net, group()); }), "differ"));
+  EXPECT_TRUE(has(error_of<ParameterError>([&] { average_gradients(net, group()); }), "differ"));
   EXPECT_TRUE(net->weight.equal(before));
   const int last = group().size() - 1;
   const auto roots = error_of<ArgumentError>(
@@ -252,9 +252,9 @@ TEST(Group, RefusesASparseGradientOnEveryRank) {
   torch::nn::Linear net(2, 2);
   if (group().rank() == 0) {
     net->weight.mutable_grad() = torch::ones({2, 2}).to_sparse();
-    EXPECT_TRUE(has(error_of<ArgumentError>([&] { average_gradients(net, group()); }), "weight"));
+    EXPECT_TRUE(has(error_of<ParameterError>([&] { average_gradients(net, group()); }), "weight"));
   } else {
-    EXPECT_TRUE(has(error_of<ArgumentError>([&] { average_gradients(net, group()); }), "rank 0"));
+    EXPECT_TRUE(has(error_of<ParameterError>([&] { average_gradients(net, group()); }), "rank 0"));
   }
 }
 
@@ -306,7 +306,7 @@ TEST(Group, GoesOnAfterACallThatOneRankRefuses) {
   if (group().size() == 1) GTEST_SKIP() << "needs several ranks, found 1";
   const bool first = group().rank() == 0;
   const auto x = torch::ones({2}, first ? at::kInt : at::kFloat);
-  error_of<ArgumentError>([&] { group().all_reduce(x, first ? Reduce::mean : Reduce::sum); });
+  error_of<ArgumentError>([&] { group().all_reduce(x, first ? ReduceOp::mean : ReduceOp::sum); });
   error_of<ArgumentError>([&] { group().broadcast(first ? at::Tensor() : x); });
   error_of<ArgumentError>([&] { group().broadcast(x, first ? -1 : 0); });
   group().barrier();
@@ -348,7 +348,7 @@ TEST(Fault, KilledDuringAllReduce) {
   ::signal(SIGTERM, SIG_IGN);  // torchrun's: this rank still has something to say
   auto joined = join_within(600'000);
   const auto x = torch::ones({1 << 20});
-  joined.all_reduce(x, Reduce::max);
+  joined.all_reduce(x, ReduceOp::max);
   std::thread killer;
   if (is_victim()) {
     killer = std::thread([] {
@@ -357,11 +357,11 @@ TEST(Fault, KilledDuringAllReduce) {
     });
   }
   const auto text = said([&] {
-    for (;;) joined.all_reduce(x, Reduce::max);
+    for (;;) joined.all_reduce(x, ReduceOp::max);
   });
   EXPECT_TRUE(has(text, "all_reduce on rank " + std::to_string(joined.rank())));
   const auto later = error_of<CommunicatorError>([&] { joined.barrier(); });
-  EXPECT_TRUE(has(later, "of no use since all_reduce")) << "must not wait for anything";
+  EXPECT_TRUE(has(later, "no longer usable: all_reduce")) << "must not wait for anything";
   EXPECT_TRUE(has(error_of<CommunicatorError>([&] { (void)joined.backend(); }), "all_reduce"));
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-#include "contender.hpp"
+#include "measuring/contender.hpp"
 
 #include <ATen/Functions.h>
 
 #include <cmath>
 #include <cstdlib>
 
-#include "matmul.hpp"
+#include "measuring/matmul.hpp"
 #include "support.hpp"
 
 namespace use_gpu {

@@ -8,7 +8,7 @@
 #include <iostream>
 #include <map>
 
-#include "gpu_probe.hpp"
+#include "diagnosis/gpu_probe.hpp"
 #include "support.hpp"
 
 namespace use_gpu {

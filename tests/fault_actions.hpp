@@ -9,7 +9,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/nn/module.h>
 #include <torch/types.h>
-#include <use_gpu/device_scope.hpp>
+#include <use_gpu/default_device.hpp>
 #include <use_gpu/diagnosis.hpp>
 #include <use_gpu/errors.hpp>
 #include <use_gpu/metric_log.hpp>
@@ -25,7 +25,7 @@
 #include <span>
 #include <sstream>
 
-#include "dispatch_scope.hpp"
+#include "dispatch/dispatch_scope.hpp"
 #include "scratch_folder.hpp"
 #include "support.hpp"
 
@@ -229,13 +229,13 @@ inline const Action k_actions[] = {
     {"TransferGuard, forbidding",
      [](World& w) {
        const TransferGuard guard;
-       const ExplicitTransfers certain;
+       const AllowTransfers certain;
        const TransferGuard again;
        static_cast<void>(w.x.cpu());
      }},
-    {"DeviceScope",
+    {"DefaultDeviceGuard",
      [](World&) {
-       const DeviceScope scope(other_device());
+       const DefaultDeviceGuard scope(other_device());
        static_cast<void>(torch::ones({2}));
      }},
     {"parallel_on",

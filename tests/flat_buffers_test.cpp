@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "flat_buffers.hpp"
+#include "network_tensors/flat_buffers.hpp"
 
 #include <torch/types.h>
 #include <use_gpu/transfers.hpp>
@@ -64,7 +64,7 @@ TEST(GatherToHost, TakesOneTransferForEach64Megabytes) {
   tensors.push_back(torch::ones({2}));
   const TransferLedger ledger;
   const auto host = gather_to_host(tensors);
-  EXPECT_EQ(ledger.count(Transfer::device_to_host).copies, 4) << "the large one takes two";
+  EXPECT_EQ(ledger.count(TransferDirection::device_to_host).copies, 4) << "the large one takes two";
   EXPECT_TRUE(host[100].equal(large.cpu()));
   for (int i = 0; i < 100; ++i) {
     const auto& x = host[static_cast<std::size_t>(i)];
@@ -91,8 +91,8 @@ TEST(Scatter, TakesOneTransferForEach64Megabytes) {
   add(megabytes(65).random_(), megabytes(65, gpu()));
   const TransferLedger ledger;
   scatter(values, targets);
-  EXPECT_EQ(ledger.count(Transfer::host_to_device).copies, 5) << "the large one takes two";
-  EXPECT_EQ(ledger.count(Transfer::device_to_device).copies, 0);
+  EXPECT_EQ(ledger.count(TransferDirection::host_to_device).copies, 5) << "the large one takes two";
+  EXPECT_EQ(ledger.count(TransferDirection::device_to_device).copies, 0);
   for (std::size_t i = 0; i < targets.size(); ++i)
     EXPECT_TRUE(targets[i].to(cpu()).equal(values[i].to(cpu()))) << i;
 }

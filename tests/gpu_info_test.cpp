@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "nvml_loader.hpp"
+#include "gpu_info/nvml_loader.hpp"
 
 namespace use_gpu {
 namespace {
@@ -182,7 +182,7 @@ TEST(QueryGpus, SaysWhatToDoAboutALibraryThatIsNotNvml) {
   EXPECT_TRUE(report.gpus.empty());
   expect_readable(report.problem);
   EXPECT_NE(report.problem.find("is not NVIDIA's management library"), std::string::npos);
-  EXPECT_NE(report.problem.find("Install the NVIDIA driver anew"), std::string::npos);
+  EXPECT_NE(report.problem.find("Reinstall the NVIDIA driver"), std::string::npos);
 }
 
 TEST(QueryGpus, LeavesEmptyWhatAnOldDriverLacks) {

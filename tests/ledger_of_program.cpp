@@ -27,11 +27,11 @@ struct WholeProgram {
                    static_cast<long long>(ours), static_cast<long long>(runtimes));
       agree = false;
     };
-    for (const auto& [kind, row] : {std::pair(Transfer::host_to_device, "host to device"),
-                                    {Transfer::device_to_host, "device to host"},
-                                    {Transfer::device_to_device, "device to device"}}) {
+    for (const auto& [kind, row] : {std::pair(TransferDirection::host_to_device, "host to device"),
+                                    {TransferDirection::device_to_host, "device to host"},
+                                    {TransferDirection::device_to_device, "device to device"}}) {
       const auto [copies, bytes] = ledger.count(kind);
-      const bool is_read = kind == Transfer::device_to_host && ledger.item_reads() > 0;
+      const bool is_read = kind == TransferDirection::device_to_host && ledger.item_reads() > 0;
       const char* const own = std::getenv("OWN_READS");
       const auto reads = is_read ? ledger.item_reads() - (own ? std::atoi(own) : 0) : 0;
       const std::string name = row;

@@ -41,9 +41,9 @@ Count counted_by_runtime() {
 
 // An item read is a copy to the host too, of one value.
 Count counted_by(const TransferLedger& ledger) {
-  const auto to_device = ledger.count(Transfer::host_to_device);
-  const auto to_host = ledger.count(Transfer::device_to_host);
-  const auto between = ledger.count(Transfer::device_to_device);
+  const auto to_device = ledger.count(TransferDirection::host_to_device);
+  const auto to_host = ledger.count(TransferDirection::device_to_host);
+  const auto between = ledger.count(TransferDirection::device_to_device);
   return {to_device.copies, to_device.bytes, to_host.copies + ledger.item_reads(),
           to_host.bytes,    between.copies,  between.bytes};
 }

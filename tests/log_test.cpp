@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "log_message.hpp"
+#include "messages/log_message.hpp"
 #include "support.hpp"
 
 namespace use_gpu {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "message.hpp"
+#include "messages/message.hpp"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 #include <ATen/DeviceAccelerator.h>
 #include <c10/core/StreamGuard.h>
 #include <torch/torch.h>
-#include <use_gpu/device_scope.hpp>
+#include <use_gpu/default_device.hpp>
 #include <use_gpu/errors.hpp>
 #include <use_gpu/transfers.hpp>
 
@@ -174,13 +174,13 @@ TEST(MetricLog, CopiesOnceABlockAndReadsNothing) {
   const TransferLedger ledger;
   MetricLog log(gpu(), 64);
   for (int i = 0; i < 1000; ++i) log.push(value);
-  EXPECT_EQ(ledger.count(Transfer::device_to_host).copies, 1000 / 64);
-  EXPECT_EQ(ledger.count(Transfer::device_to_host).bytes, 1000 / 64 * 64 * 8);
+  EXPECT_EQ(ledger.count(TransferDirection::device_to_host).copies, 1000 / 64);
+  EXPECT_EQ(ledger.count(TransferDirection::device_to_host).bytes, 1000 / 64 * 64 * 8);
   EXPECT_EQ(ledger.item_reads(), 0);
 
   EXPECT_EQ(log.values().size(), 1000U);
-  EXPECT_EQ(ledger.count(Transfer::device_to_host).copies, 1000 / 64 + 1);
-  EXPECT_EQ(ledger.count(Transfer::device_to_host).bytes, 1000 * 8);
+  EXPECT_EQ(ledger.count(TransferDirection::device_to_host).copies, 1000 / 64 + 1);
+  EXPECT_EQ(ledger.count(TransferDirection::device_to_host).bytes, 1000 * 8);
   EXPECT_EQ(ledger.item_reads(), 0);
 
   std::vector<double> naive;
@@ -193,7 +193,7 @@ TEST(MetricLog, IsAllowedByEachGuardAndScope) {
   const auto device = try_gpu();
   const auto value = torch::ones({}, device);
   const TransferGuard guard;
-  const DeviceScope scope(try_gpu(1));
+  const DefaultDeviceGuard scope(try_gpu(1));
   MetricLog log(device, 2);
   for (int i = 0; i < 5; ++i) log.push(value);
   EXPECT_EQ(log.values(), std::vector<double>(5, 1));
@@ -206,7 +206,7 @@ TEST(MetricLog, TakesNoMoreOfTheDevicesMemoryThanTwoBlocks) {
   };
   const auto value = torch::ones({}, gpu());
   const auto before = allocated();
-  MetricLog log(gpu(), /*block=*/128);
+  MetricLog log(gpu(), /*block_size=*/128);
   for (int i = 0; i < 10'050; ++i) {
     log.push(value);
     ASSERT_EQ(allocated() - before, 2 * 128 * 8);

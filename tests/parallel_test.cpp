@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <torch/types.h>
 #include <unistd.h>
-#include <use_gpu/device_scope.hpp>
+#include <use_gpu/default_device.hpp>
 #include <use_gpu/errors.hpp>
 #include <use_gpu/log.hpp>
 #include <use_gpu/transfers.hpp>
@@ -142,10 +142,10 @@ TEST(ParallelOn, RunsBackwardPassesAtOnce) {
 
 TEST(ParallelOn, TakesOverDeviceScopes) {
   const auto device = try_gpu(1);
-  const DeviceScope scope(device);
+  const DefaultDeviceGuard scope(device);
   parallel_on({cpu(), cpu()}, [&](c10::Device, int) {
     EXPECT_EQ(torch::ones({2}).device(), device);
-    const DeviceScope inner(cpu());
+    const DefaultDeviceGuard inner(cpu());
     EXPECT_EQ(torch::ones({2}).device(), cpu());
   });
 }
@@ -157,8 +157,8 @@ TEST(ParallelOn, TakesOverGuardsAndLedgers) {
   parallel_on(devices, [](c10::Device device, int) {
     for (int i = 0; i < 100; ++i) (void)torch::ones({2}).to(device);
   });
-  EXPECT_EQ(ledger.count(Transfer::host_to_device).copies, 800);
-  EXPECT_EQ(ledger.count(Transfer::host_to_device).bytes, 6400);
+  EXPECT_EQ(ledger.count(TransferDirection::host_to_device).copies, 800);
+  EXPECT_EQ(ledger.count(TransferDirection::host_to_device).bytes, 6400);
   {
     const TransferGuard guard;
     std::atomic<int> refused = 0;
@@ -168,7 +168,7 @@ TEST(ParallelOn, TakesOverGuardsAndLedgers) {
       } catch (const TransferForbidden&) {
         ++refused;
       }
-      const ExplicitTransfers certain;
+      const AllowTransfers certain;
       (void)torch::ones({2}).to(device);
     });
     EXPECT_EQ(refused, 8);
@@ -178,7 +178,7 @@ TEST(ParallelOn, TakesOverGuardsAndLedgers) {
     });
     set_log_level(LogLevel::warning);
   }
-  EXPECT_EQ(ledger.count(Transfer::host_to_device).copies, 808);
+  EXPECT_EQ(ledger.count(TransferDirection::host_to_device).copies, 808);
 }
 
 TEST(ParallelOn, RethrowsTheFirstErrorUnchangedAndLogsEach) {

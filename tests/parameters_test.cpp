@@ -6,7 +6,7 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
 #include <torch/types.h>
-#include <use_gpu/device_scope.hpp>
+#include <use_gpu/default_device.hpp>
 #include <use_gpu/errors.hpp>
 #include <use_gpu/network.hpp>
 #include <use_gpu/tensor.hpp>
@@ -329,8 +329,8 @@ TEST(Parameters, OfAThousandSmallTensorsTravelInFewTransfers) {
     const TransferLedger ledger;
     action();
     std::int64_t copies = ledger.item_reads();
-    for (const auto kind :
-         {Transfer::host_to_device, Transfer::device_to_host, Transfer::device_to_device}) {
+    for (const auto kind : {TransferDirection::host_to_device, TransferDirection::device_to_host,
+                            TransferDirection::device_to_device}) {
       copies += ledger.count(kind).copies;
     }
     return copies;
@@ -344,7 +344,7 @@ TEST(Parameters, OfAThousandSmallTensorsTravelInFewTransfers) {
 TEST(Parameters, IgnoreTheDeviceScopeAroundThem) {
   auto net = small_net();
   const ScratchFolder folder;
-  const DeviceScope scope(try_gpu());
+  const DefaultDeviceGuard scope(try_gpu());
   for (const auto& [name, value] : read_parameters(net)) EXPECT_TRUE(value.is_cpu()) << name;
   save_parameters(net, folder / "net");
   load_parameters(net, folder / "net");

@@ -188,10 +188,10 @@ TEST(Mirror, TakesFewTransfersForManyParameters) {
   const auto devices = try_all_gpus();
   const TransferLedger ledger;
   const auto nets = mirror(devices, many_small);
-  EXPECT_EQ(ledger.count(Transfer::host_to_device).copies, num_gpus());
-  EXPECT_EQ(ledger.count(Transfer::host_to_device).bytes, num_gpus() * 1000 * 24);
-  EXPECT_EQ(ledger.count(Transfer::device_to_host).copies, 0);
-  EXPECT_EQ(ledger.count(Transfer::device_to_device).copies, 0);
+  EXPECT_EQ(ledger.count(TransferDirection::host_to_device).copies, num_gpus());
+  EXPECT_EQ(ledger.count(TransferDirection::host_to_device).bytes, num_gpus() * 1000 * 24);
+  EXPECT_EQ(ledger.count(TransferDirection::device_to_host).copies, 0);
+  EXPECT_EQ(ledger.count(TransferDirection::device_to_device).copies, 0);
   expect_equal_parameters(nets.front(), nets.back());
 }
 
@@ -391,10 +391,12 @@ TEST(AverageGradients, TakesFewTransfersForManyParameters) {
   const TransferLedger ledger;
   average_gradients(nets);
   const auto there_and_back = std::int64_t{2} * (num_gpus() - 1);
-  EXPECT_EQ(ledger.count(Transfer::device_to_device).copies, 2 * there_and_back) << "two dtypes";
-  EXPECT_EQ(ledger.count(Transfer::device_to_device).bytes, there_and_back * (24'000 + 24));
-  EXPECT_EQ(ledger.count(Transfer::host_to_device).copies, 0);
-  EXPECT_EQ(ledger.count(Transfer::device_to_host).copies, 0);
+  EXPECT_EQ(ledger.count(TransferDirection::device_to_device).copies, 2 * there_and_back)
+      << "two dtypes";
+  EXPECT_EQ(ledger.count(TransferDirection::device_to_device).bytes,
+            there_and_back * (24'000 + 24));
+  EXPECT_EQ(ledger.count(TransferDirection::host_to_device).copies, 0);
+  EXPECT_EQ(ledger.count(TransferDirection::device_to_host).copies, 0);
   EXPECT_EQ(ledger.item_reads(), 0);
 }
 

@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "safetensors.hpp"
+#include "tensor_files/safetensors.hpp"
 
 namespace {
 

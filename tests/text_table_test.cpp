@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "text_table.hpp"
+#include "messages/text_table.hpp"
 
 #include "support.hpp"
 

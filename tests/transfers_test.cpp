@@ -10,7 +10,7 @@
 #include <sstream>
 #include <thread>
 
-#include "log_message.hpp"
+#include "messages/log_message.hpp"
 #include "support.hpp"
 
 namespace use_gpu {
@@ -39,8 +39,9 @@ std::string text_of(const Counts& c) {
 }
 
 std::string text_of(const TransferLedger& ledger) {
-  return text_of({ledger.count(Transfer::host_to_device), ledger.count(Transfer::device_to_host),
-                  ledger.count(Transfer::device_to_device), ledger.item_reads()});
+  return text_of({ledger.count(TransferDirection::host_to_device),
+                  ledger.count(TransferDirection::device_to_host),
+                  ledger.count(TransferDirection::device_to_device), ledger.item_reads()});
 }
 
 // Tensors on the CPU and on a GPU.
@@ -169,7 +170,7 @@ TEST_F(Transfers, AreCountedInExplicitScopesAndUnderGuards) {
   const TransferGuard guard;
   error_of<TransferForbidden>([&] { host.to(gpu(0)); });
   EXPECT_TRUE(ledger.empty()) << "a forbidden transfer did not happen";
-  const ExplicitTransfers certain;
+  const AllowTransfers certain;
   host.to(gpu(0));
   EXPECT_EQ(text_of(ledger), "1/24 0/0 0/0 0");
 }
@@ -226,7 +227,7 @@ TEST_F(Transfers, AreForbiddenWhateverAsksForThem) {
         leaf.to(gpu(0));
       },
       [&] {
-        const ExplicitTransfers certain;
+        const AllowTransfers certain;
         const TransferGuard again;
         host.to(gpu(0));
       },
@@ -242,7 +243,7 @@ TEST_F(Transfers, AreForbiddenWhateverAsksForThem) {
       programs[i]();
     });
     EXPECT_TRUE(ledger.empty()) << "program " << i << " copied something";
-    EXPECT_TRUE(has(text, "use_gpu::ExplicitTransfers"));
+    EXPECT_TRUE(has(text, "use_gpu::AllowTransfers"));
   }
   EXPECT_TRUE(net->weight.is_cpu());
   EXPECT_EQ(to_device(x + 1, cpu()).sum().item<float>(), 12) << "the next operation works";
@@ -283,7 +284,7 @@ TEST_F(Transfers, InABackwardPassAreForbiddenAndAllowedAsAround) {
   auto second = loss();
   const TransferGuard guard;
   {
-    const ExplicitTransfers certain;
+    const AllowTransfers certain;
     second.backward();
   }
   EXPECT_TRUE(device_leaf.grad().defined());
@@ -409,7 +410,7 @@ TEST_F(Transfers, OfAModuleThatWasHalfMovedCanBeUndoneByPlace) {
 TEST(TransferScopes, WorkWhereThereIsNoGpu) {
   TransferLedger ledger;
   const TransferGuard guard;
-  const ExplicitTransfers certain;
+  const AllowTransfers certain;
   EXPECT_EQ(to_device(torch::ones({2}), try_gpu()).size(0), 2);
   EXPECT_EQ(ledger.empty(), num_gpus() == 0);
 }

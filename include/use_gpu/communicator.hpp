@@ -24,8 +24,8 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
-#include <c10/util/Exception.h>
 #include <c10/util/intrusive_ptr.h>
+#include <use_gpu/errors.hpp>
 #include <use_gpu/module_ref.hpp>
 
 #include <chrono>
@@ -40,14 +40,14 @@ namespace use_gpu {
 
 /// A group that cannot be joined, or that has lost a member. Names the address, and the ranks as
 /// far as c10d tells.
-class CommunicatorError : public c10::Error {
+class CommunicatorError : public Error {
  public:
   /// From a message, cut to 400 characters, without a backtrace.
   explicit CommunicatorError(const std::string& message);
 };
 
 /// What becomes of the values of all ranks; `mean` is the sum divided by the number of ranks.
-enum class Reduce { sum, mean, min, max };
+enum class ReduceOp { sum, mean, min, max };
 
 /// This process's place in the group. Move-only. Leaving (the destructor) waits for nobody; with
 /// NCCL for its peers, 10 seconds at most.
@@ -86,7 +86,7 @@ class Communicator {
   /// once; integers wrap around; bool has min and max only. Which of a number and a NaN is the
   /// min or max is not specified. ArgumentError for a mean of integers, min or max of complex
   /// numbers, other dtypes, and an undefined, sparse or self-overlapping x.
-  void all_reduce(const at::Tensor& x, Reduce how = Reduce::sum);
+  void all_reduce(const at::Tensor& x, ReduceOp how = ReduceOp::sum);
 
   /// The root's values, of any dtype, for x on every rank, in place and as all_reduce otherwise.
   /// ArgumentError for a root outside 0 to size() - 1.
@@ -106,13 +106,14 @@ class Communicator {
 };
 
 /// The root's parameters and buffers for the network of every rank, in place and in few large
-/// messages. ArgumentError on every rank, and nothing has changed, if the networks differ in names,
-/// shapes, dtypes or devices, or hold tensors that are not strided.
+/// messages. ParameterError on every rank, and nothing has changed, if the networks differ in names,
+/// shapes, dtypes or devices, or hold tensors that are not strided; ArgumentError for a root outside
+/// 0 to size() - 1, or not the same on all ranks.
 void broadcast_parameters(ModuleRef net, Communicator& group, int root = 0);
 
 /// After backward on every rank: the mean of each gradient over the ranks, in few large messages.
 /// Where only some ranks have a gradient the others count as zero and get it too. Frozen parameters
-/// are left alone. ArgumentError on every rank, and nothing has changed, if the networks differ or
+/// are left alone. ParameterError on every rank, and nothing has changed, if the networks differ or
 /// a gradient is sparse.
 void average_gradients(ModuleRef net, Communicator& group);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Naming, counting and asking devices. A GPU that is not there is an answer here, not an accident:
+// Naming, counting and asking devices. That a GPU is not there is an answer here, not an error:
 // `num_gpus()` is 0 and `try_gpu()` is the CPU, so the same program runs on every machine.
 //
 //   c10::Device device = use_gpu::try_gpu();                   // the first GPU, or the CPU

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MIT
 //
 // The errors of use_gpu. LibTorch reports one cause with several texts of up to 3,800 characters,
-// most of them a backtrace; these say what was asked, what was found and what to do in at most 400,
-// and derive from c10::Error, so a program that catches LibTorch's errors catches these too:
+// most of them a backtrace; these say what was asked, what was found and what to do in at most 400.
+// All derive from use_gpu::Error, and that from c10::Error, so a program that catches LibTorch's
+// errors catches these too:
 //
 //   try { Z = use_gpu::checked_add(X, Y); }
-//   catch (const use_gpu::DeviceMismatch& e) { std::cerr << e.what() << '\n'; }
-//   catch (const c10::Error& e) { ... }   // LibTorch's own, and every other one of ours
+//   catch (const use_gpu::DeviceMismatch& e) { ... }   // this one
+//   catch (const use_gpu::Error& e) { ... }            // any other one of ours
+//   catch (const c10::Error& e) { ... }                // LibTorch's own
+//
+// Errors may be copied and read by several threads at once, as any exception.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -16,23 +20,30 @@
 
 namespace use_gpu {
 
+/// What every error of this library is.
+class Error : public c10::Error {
+ public:
+  /// what() gives this message, cut to 400 characters, and no backtrace.
+  explicit Error(const std::string& message);
+};
+
 /// An argument that can never work: an undefined tensor, a wrong number of elements, an empty
 /// module holder.
-class ArgumentError : public c10::Error {
+class ArgumentError : public Error {
  public:
   /// what() gives this message and no backtrace.
   explicit ArgumentError(const std::string& message);
 };
 
 /// A device that cannot be named (`gpu(300)`), or one that is used and is not there.
-class DeviceError : public c10::Error {
+class DeviceError : public Error {
  public:
   /// what() gives this message and no backtrace.
   explicit DeviceError(const std::string& message);
 };
 
 /// Operands, or the tensors of a network, on different devices.
-class DeviceMismatch : public c10::Error {
+class DeviceMismatch : public Error {
  public:
   /// what() gives this message and no backtrace.
   explicit DeviceMismatch(const std::string& message);
@@ -40,7 +51,7 @@ class DeviceMismatch : public c10::Error {
 
 /// A parameter file, or a set of named values, that cannot be read or written, or does not fit the
 /// network.
-class ParameterError : public c10::Error {
+class ParameterError : public Error {
  public:
   /// what() gives this message and no backtrace, differences() the rest.
   explicit ParameterError(const std::string& message, std::vector<std::string> differences = {});
@@ -53,7 +64,7 @@ class ParameterError : public c10::Error {
 };
 
 /// An implicit transfer that a TransferGuard forbade, before anything was copied.
-class TransferForbidden : public c10::Error {
+class TransferForbidden : public Error {
  public:
   /// what() gives this message and no backtrace.
   explicit TransferForbidden(const std::string& message);

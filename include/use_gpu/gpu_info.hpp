@@ -57,7 +57,7 @@ struct GpuReport {
   std::string problem;
 };
 
-/// Asks the driver about every GPU. Never throws for a driver or a GPU that is missing or ill:
+/// Asks the driver about every GPU. Never throws for a driver or a GPU that is missing or failing:
 /// `gpus` then has what did answer, and `problem` says why. Touches no CUDA context, leaves no
 /// library open, and may be called from several threads at once. Chapter cell: `!nvidia-smi`.
 [[nodiscard]] GpuReport query_gpus();

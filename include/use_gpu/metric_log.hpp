@@ -24,9 +24,9 @@ namespace use_gpu {
 /// that is current may change from one call to the next; the log orders its own work.
 class MetricLog {
  public:
-  /// DeviceError where the device is not there, ArgumentError for a block of less than one number
+  /// DeviceError where the device is not there, ArgumentError for a block_size of less than one number
   /// or more than 2^27.
-  explicit MetricLog(c10::Device device, std::int64_t block = 4096);
+  explicit MetricLog(c10::Device device, std::int64_t block_size = 4096);
   /// Does not wait for copies under way.
   ~MetricLog();
   /// Afterwards `other` can only be assigned to or destroyed.
@@ -35,7 +35,7 @@ class MetricLog {
   MetricLog& operator=(MetricLog&& other) noexcept;
 
   /// Appends one number: of any real dtype, of no dimensions or with one element, detached. Copies
-  /// it on the device without waiting for it. Each block-th push starts one asynchronous copy of
+  /// it on the device without waiting for it. Each block_size-th push starts one asynchronous copy of
   /// the full block to the host; only that push waits, and only if the two copies before it are
   /// still under way. DeviceMismatch for a tensor that is elsewhere; ArgumentError for one that is
   /// undefined, not real, has not one element, and while a CUDA graph is captured, as each replay

@@ -7,7 +7,9 @@
 //   void place(ModuleRef net, c10::Device device);
 //   place(net, device);        // net: Linear, Sequential, std::shared_ptr<Net>, Net&, *this ...
 //
-// A light reference, to be passed by value and not to be kept: it does not own the module.
+// A light reference, to be passed by value and not to be kept: it does not own the module. A function
+// that takes a ModuleRef may change the module, and no other thread may use it meanwhile; several
+// threads may pass one module as ConstModuleRef.
 #pragma once
 
 #include <concepts>

@@ -6,6 +6,8 @@
 //   torch::nn::Sequential net(torch::nn::Linear(3, 1));
 //   use_gpu::place(net, use_gpu::try_gpu());
 //   std::cout << use_gpu::placement(net);        // each parameter and buffer, and where it lives
+//
+// Different networks may be placed by different threads; one network by one at a time.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -9,8 +9,12 @@
 //   });                                             // here all of it is done
 //
 // A std::thread alone would forget what the caller has set up (grad mode, TransferGuard,
-// DeviceScope), end the program when it throws, and take as many CPU threads for each product as if
-// it were alone.
+// DefaultDeviceGuard), end the program when it throws, and take as many CPU threads for each product
+// as if it were alone. torch::nn::parallel::parallel_apply calls modules, with one tensor each, in
+// the threads of at::parallel_for: it makes no device current, forgets the same, and runs one after
+// the other what exceeds the number of CPU threads.
+//
+// May be called by several threads at once, and from within the work.
 #pragma once
 
 #include <c10/core/Device.h>

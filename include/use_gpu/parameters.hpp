@@ -13,7 +13,10 @@
 // "Parameters" are the registered parameters and buffers, by their names ("0.weight"); undefined
 // ones are left out. Many small tensors travel together, in few large transfers. The files are
 // safetensors, which Python's `safetensors` reads and writes, with a checksum (XXH3) for each
-// tensor in their metadata.
+// tensor in their metadata. Python's counterpart is `state_dict` with `load_state_dict`, which C++
+// does not have.
+//
+// Different networks may be read and written by different threads; one network by one at a time.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -13,6 +13,13 @@
 // The mean of the replicas' gradients is the whole batch's where each loss is a mean over parts of
 // equal size. Buffers are each replica's own after mirror(): the statistics of BatchNorm are those
 // of its part. Between several processes: communicator.hpp.
+//
+// torch::nn::parallel::replicate makes replicas for one forward pass: the gradients of their
+// parameters flow to the original's, and it needs a Cloneable too. These stay: each has parameters,
+// gradients and an optimizer of its own.
+//
+// The replicas may be used by a thread each; mirror() and average_gradients() by one thread, while no
+// other uses them.
 #pragma once
 
 #include <c10/core/Device.h>

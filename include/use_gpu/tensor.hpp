@@ -6,6 +6,8 @@
 //   at::Tensor Z = use_gpu::to_device(X, use_gpu::try_gpu(1));  // X itself if it is there already
 //   std::cout << use_gpu::show(use_gpu::checked_add(Y, Z));  // values, "float32[2, 3] on cuda:1"
 //   use_gpu::check_same_device("attention", {{"query", q}, {"key", k}});
+//
+// All may be called by several threads at once, on the same tensors too.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -33,14 +35,14 @@ namespace use_gpu {
 [[nodiscard]] at::Tensor checked_add(const at::Tensor& x, const at::Tensor& y);
 
 /// An operand with the name by which an error message calls it.
-struct NamedTensor {
+struct Operand {
   std::string_view name;  ///< "query"
   at::Tensor tensor;      ///< the operand itself
 };
 
 /// The check of checked_add for any operation: DeviceMismatch names the operation and the first two
-/// operands that disagree, with their shapes and devices, and the call that mends it.
-void check_same_device(std::string_view operation, c10::ArrayRef<NamedTensor> operands);
+/// operands that disagree, with their shapes and devices, and the call that fixes it.
+void check_same_device(std::string_view operation, c10::ArrayRef<Operand> operands);
 
 /// What x is and where it lives: "float32[2, 3] on cuda:1", with the layout where it is not
 /// strided. "undefined tensor" if it is one: a text for messages, which never throws for a strange

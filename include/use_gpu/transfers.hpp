@@ -6,7 +6,7 @@
 //
 //   use_gpu::TransferGuard guard;                       // from here on, every implicit one throws
 //   use_gpu::TransferLedger ledger;                     // counts them all, implicit or not
-//   { use_gpu::ExplicitTransfers certain; y = x.cpu(); }
+//   { use_gpu::AllowTransfers certain; y = x.cpu(); }
 //   std::cout << ledger;
 //
 // The scopes hold for this thread, for the backward passes that it starts, and for threads that
@@ -39,26 +39,26 @@ class DispatchScope;  // what the scopes below are made of; private
 struct TransferCounts;
 
 /// From where to where. The host is the CPU, a device is every other.
-enum class Transfer { host_to_device, device_to_host, device_to_device };
+enum class TransferDirection { host_to_device, device_to_host, device_to_device };
 
 /// What a TransferLedger counted in one direction.
 struct TransferCount {
   std::int64_t copies = 0;  ///< how many
-  std::int64_t bytes = 0;   ///< that travelled, all together
+  std::uint64_t bytes = 0;  ///< that travelled, all together
 };
 
 /// Counts the transfers of its scope, implicit and explicit ones; what an inner ledger counts, an
 /// outer one counts too. A forbidden transfer did not happen and is not counted.
 class TransferLedger {
  public:
-  TransferLedger();
+  [[nodiscard]] TransferLedger();
   ~TransferLedger();
   TransferLedger(const TransferLedger&) = delete;
   TransferLedger& operator=(const TransferLedger&) = delete;
 
   /// Copies between devices in that direction, and the bytes that travelled: LibTorch expands and
   /// converts before it sends to a device, and converts after it has read from one.
-  [[nodiscard]] TransferCount count(Transfer kind) const;
+  [[nodiscard]] TransferCount count(TransferDirection kind) const;
 
   /// Times that the host waited to read one value or size: item(), bool conversions, nonzero ...
   /// These do not count as copies.
@@ -92,7 +92,7 @@ struct TransferPolicy {
 class TransferGuard {
  public:
   /// Forbids everything, unless told otherwise.
-  explicit TransferGuard(TransferPolicy policy = {});
+  [[nodiscard]] explicit TransferGuard(TransferPolicy policy = {});
   ~TransferGuard();
   TransferGuard(const TransferGuard&) = delete;
   TransferGuard& operator=(const TransferGuard&) = delete;
@@ -101,14 +101,14 @@ class TransferGuard {
   std::unique_ptr<DispatchScope> scope_;
 };
 
-/// "I am 100 % certain": lets the transfers of its scope through, whatever guard is around. This
-/// library's own verbs for moving things (to_device, copy_to, show, place ...) open one themselves.
-class ExplicitTransfers {
+/// "100 % certain": lets the transfers of its scope through, whatever guard is open. This
+/// library's own functions that move things (to_device, copy_to, show, place ...) open one themselves.
+class AllowTransfers {
  public:
-  ExplicitTransfers();
-  ~ExplicitTransfers();
-  ExplicitTransfers(const ExplicitTransfers&) = delete;
-  ExplicitTransfers& operator=(const ExplicitTransfers&) = delete;
+  [[nodiscard]] AllowTransfers();
+  ~AllowTransfers();
+  AllowTransfers(const AllowTransfers&) = delete;
+  AllowTransfers& operator=(const AllowTransfers&) = delete;
 
  private:
   std::unique_ptr<DispatchScope> scope_;

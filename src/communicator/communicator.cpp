@@ -13,11 +13,11 @@
 #include <sstream>
 #include <utility>
 
-#include "communicator_state.hpp"
-#include "log_message.hpp"
-#include "message.hpp"
-#include "nccl_backend.hpp"
-#include "wire_tensor.hpp"
+#include "communicator/communicator_state.hpp"
+#include "messages/log_message.hpp"
+#include "messages/message.hpp"
+#include "communicator/nccl_backend.hpp"
+#include "communicator/wire_tensor.hpp"
 
 namespace use_gpu {
 namespace {
@@ -73,7 +73,7 @@ c10::Device device_of(const LaunchEnvironment& launch) {
                     "(CUDA_VISIBLE_DEVICES=).");
 }
 
-const char* name_of(Reduce how) {
+const char* name_of(ReduceOp how) {
   constexpr std::array k_names = {"sum", "mean", "min", "max"};
   return k_names[static_cast<std::size_t>(how)];
 }
@@ -89,8 +89,7 @@ std::string call_text(const char* operation, const at::Tensor& x, const std::str
 
 }  // namespace
 
-CommunicatorError::CommunicatorError(const std::string& message)
-    : c10::Error(clipped(message, k_longest_message)) {}
+CommunicatorError::CommunicatorError(const std::string& message) : Error(message) {}
 
 Communicator::Communicator(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Communicator::Communicator(Communicator&&) noexcept = default;
@@ -139,8 +138,8 @@ int Communicator::rank() const noexcept { return state_->rank; }
 int Communicator::size() const noexcept { return state_->size; }
 c10::Device Communicator::device() const noexcept { return state_->device; }
 
-void Communicator::all_reduce(const at::Tensor& x, Reduce how) {
-  const ExplicitTransfers certain;
+void Communicator::all_reduce(const at::Tensor& x, ReduceOp how) {
+  const AllowTransfers certain;
   const c10::InferenceMode inference;  // so nothing is recorded, and inference tensors are taken
   const bool by_nccl = state_->by_nccl(x);
   at::Tensor wire;
@@ -154,15 +153,17 @@ void Communicator::all_reduce(const at::Tensor& x, Reduce how) {
   std::vector<at::Tensor> tensors{wire.is_complex() ? at::view_as_real(wire) : wire};
   c10d::AllreduceOptions options;
   options.timeout = state_->timeout;
-  options.reduceOp = how == Reduce::min ? RedOp::MIN : how == Reduce::max ? RedOp::MAX : RedOp::SUM;
+  options.reduceOp = how == ReduceOp::min   ? RedOp::MIN
+                     : how == ReduceOp::max ? RedOp::MAX
+                                            : RedOp::SUM;
   state_->run("all_reduce", by_nccl,
               [&](c10d::Backend& backend) { return backend.allreduce(tensors, options); });
-  if (how == Reduce::mean) wire.div_(size());
+  if (how == ReduceOp::mean) wire.div_(size());
   from_wire(wire, x);
 }
 
 void Communicator::broadcast(const at::Tensor& x, int root) {
-  const ExplicitTransfers certain;
+  const AllowTransfers certain;
   const c10::InferenceMode inference;
   const bool by_nccl = state_->by_nccl(x);
   at::Tensor wire;

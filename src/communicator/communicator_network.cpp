@@ -16,11 +16,11 @@
 
 #include <sstream>
 
-#include "flat_buffers.hpp"
-#include "message.hpp"
-#include "named_tensors.hpp"
-#include "parameter_differences.hpp"
-#include "wire_tensor.hpp"
+#include "network_tensors/flat_buffers.hpp"
+#include "messages/message.hpp"
+#include "network_tensors/named_tensors.hpp"
+#include "network_tensors/parameter_differences.hpp"
+#include "communicator/wire_tensor.hpp"
 
 namespace use_gpu {
 namespace {
@@ -43,26 +43,27 @@ std::int64_t fingerprint(const NamedTensors& all, const Communicator& group) {
 void all_max(Communicator& group, std::vector<std::int64_t>& values) {
   group.all_reduce(
       at::from_blob(values.data(), {static_cast<std::int64_t>(values.size())}, at::kLong),
-      Reduce::max);
+      ReduceOp::max);
 }
 
-// Throws on every rank if `trouble` is not empty on one, or the fingerprints differ. Otherwise says
-// whether all ranks have the same mask.
+// Throws on every rank if `trouble`, of its tensors, is not empty on one, or the fingerprints differ.
+// Otherwise says whether all ranks have the same mask.
 bool agree(Communicator& group, const std::string& function, const std::string& trouble,
            std::int64_t networks, std::int64_t masks) {
   std::vector<std::int64_t> most{trouble.empty() ? -1 : group.rank(), networks, ~networks, masks,
                                  ~masks};
   all_max(group, most);
-  if (!trouble.empty()) throw ArgumentError(function + ": " + trouble);
+  if (!trouble.empty()) throw ParameterError(function + ": " + trouble);
   if (most[0] >= 0) {
-    throw ArgumentError(function + ": rank " + std::to_string(most[0]) +
-                        " cannot take part; its own error says why.");
+    throw ParameterError(function + ": rank " + std::to_string(most[0]) +
+                         " cannot take part; its own error says why.");
   }
   if (most[1] != ~most[2]) {
-    throw ArgumentError(function +
-                        ": the ranks' networks differ in the names, order, shapes, dtypes, devices "
-                        "or requires_grad of their tensors. Build the same network on every rank, "
-                        "and place it on group.device().");
+    throw ParameterError(
+        function +
+        ": the ranks' networks differ in the names, order, shapes, dtypes, devices "
+        "or requires_grad of their tensors. Build the same network on every rank, "
+        "and place it on group.device().");
   }
   return most[3] == ~most[4];
 }
@@ -75,24 +76,33 @@ std::string cannot_send(const std::string& what, const std::string& trouble) {
 
 void broadcast_parameters(ModuleRef net, Communicator& group, int root) {
   const auto all = named_tensors_of(net.get());
-  std::string trouble = trouble_with_root(root, group.size());
+  const auto bad_root = trouble_with_root(root, group.size());
+  std::string trouble = bad_root;
   for (const auto& [name, x] : all) {
     if (const auto why = trouble_with(x); !why.empty()) trouble = cannot_send(name, why);
   }
   const auto networks = trouble.empty() ? fingerprint(all, group) : 0;
-  if (!agree(group, "broadcast_parameters", trouble, networks, root)) {
+  bool same_root = false;
+  try {
+    same_root = agree(group, "broadcast_parameters", trouble, networks, root);
+  } catch (const ParameterError&) {
+    if (bad_root.empty()) throw;
+    throw ArgumentError("broadcast_parameters: " + bad_root);
+  }
+  if (!same_root) {
     throw ArgumentError("broadcast_parameters: not all ranks name the same root as this one, " +
                         std::to_string(root) + '.');
   }
   if (group.size() == 1) return;
-  const ExplicitTransfers certain;
+  const AllowTransfers certain;
   const c10::InferenceMode inference;
   const auto tensors = distinct_tensors(all);
   for (const auto& bucket : buckets(tensors)) {
     const auto together = select(tensors, bucket);
     const auto flat = flatten(together);
     group.broadcast(flat, root);
-    if (group.rank() != root) at::_foreach_copy_(together, unflatten(flat, together));
+    if (group.rank() == root) continue;
+    write_with_retry([&] { at::_foreach_copy_(together, unflatten(flat, together)); });
   }
 }
 
@@ -126,14 +136,14 @@ void average_gradients(ModuleRef net, Communicator& group) {
     }
     gradients.push_back(x.grad());
   }
-  const ExplicitTransfers certain;
+  const AllowTransfers certain;
   const c10::InferenceMode inference;
   for (const auto& bucket : buckets(gradients)) {
     const auto together = select(gradients, bucket);
     const auto flat = flatten(together);
-    group.all_reduce(flat, Reduce::mean);
+    group.all_reduce(flat, ReduceOp::mean);
     const auto means = unflatten(flat, together);
-    at::_foreach_copy_(together, means);
+    write_with_retry([&] { at::_foreach_copy_(together, means); });
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "communicator_state.hpp"
+#include "communicator/communicator_state.hpp"
 
 #include <ATen/ops/from_blob.h>
 #include <c10/util/ConstexprCrc.h>
@@ -11,9 +11,9 @@
 #include <thread>
 #include <utility>
 
-#include "log_message.hpp"
-#include "message.hpp"
-#include "nccl_backend.hpp"
+#include "messages/log_message.hpp"
+#include "messages/message.hpp"
+#include "communicator/nccl_backend.hpp"
 
 namespace use_gpu {
 
@@ -54,8 +54,8 @@ void Communicator::State::prepare(const std::string& operation, const std::funct
 
 void Communicator::State::compare(const std::string& operation, const std::string& call) {
   if (!failure.empty()) {
-    throw CommunicatorError(operation + ": this communicator is of no use since " +
-                            clipped(failure, 250));
+    throw CommunicatorError(operation +
+                            ": this communicator is no longer usable: " + clipped(failure, 250));
   }
   const auto number = static_cast<std::int64_t>(c10::util::crc64(call).checksum());
   std::array<std::int64_t, 2> most{number, ~number};
@@ -100,8 +100,8 @@ void Communicator::State::give_up(const std::string& operation, const std::strin
   }
   throw CommunicatorError(failure +
                           ". A rank has died, left or been too late; this communicator "
-                          "is of no use any more (torchrun --max-restarts starts a "
-                          "group anew).");
+                          "is no longer usable (torchrun --max-restarts starts a new "
+                          "group).");
 }
 
 // Which ranks are where the cause says: " (there: rank 1)".

@@ -9,7 +9,7 @@
 
 #include <functional>
 
-#include "rendezvous.hpp"
+#include "communicator/rendezvous.hpp"
 
 namespace use_gpu {
 
@@ -40,7 +40,7 @@ struct Communicator::State {
   std::vector<Peer> peers;
   c10::intrusive_ptr<c10d::Backend> gloo;  // none in a group of one until somebody asks
   c10::intrusive_ptr<c10d::Backend> nccl;  // where each rank has a CUDA GPU
-  std::string failure;                     // why the group is of no use
+  std::string failure;                     // why the group is no longer usable
 
  private:
   [[noreturn]] void give_up(const std::string& operation, const std::string& cause);

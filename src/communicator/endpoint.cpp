@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "endpoint.hpp"
+#include "communicator/endpoint.hpp"
 
 #include <netdb.h>
 #include <sys/socket.h>
@@ -12,7 +12,7 @@
 #include <system_error>
 #include <thread>
 
-#include "message.hpp"
+#include "messages/message.hpp"
 
 namespace use_gpu {
 namespace {

@@ -7,7 +7,7 @@
 #include <chrono>
 #include <string>
 
-#include "launch_environment.hpp"
+#include "communicator/launch_environment.hpp"
 
 namespace use_gpu {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "launch_environment.hpp"
+#include "communicator/launch_environment.hpp"
 
 #include <use_gpu/errors.hpp>
 
@@ -10,7 +10,7 @@
 #include <limits>
 #include <string_view>
 
-#include "message.hpp"
+#include "messages/message.hpp"
 
 namespace use_gpu {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "nccl_backend.hpp"
+#include "communicator/nccl_backend.hpp"
 
 #include <ATen/cuda/CUDAContext.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
@@ -11,7 +11,7 @@
 #include <string_view>
 #include <thread>
 
-#include "log_message.hpp"
+#include "messages/log_message.hpp"
 
 namespace use_gpu {
 

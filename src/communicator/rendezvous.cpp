@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "rendezvous.hpp"
+#include "communicator/rendezvous.hpp"
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -11,8 +11,8 @@
 #include <sstream>
 #include <thread>
 
-#include "endpoint.hpp"
-#include "message.hpp"
+#include "communicator/endpoint.hpp"
+#include "messages/message.hpp"
 
 namespace use_gpu {
 namespace {
@@ -181,7 +181,7 @@ Rendezvous meet(const LaunchEnvironment& launch, const std::string& gpu,
     }
   });
   // On a thread of its own: a program at that port that takes connections and says nothing, or a
-  // server that was stopped, would hold LibTorch's client, whose reads have no time-out, for ever.
+  // server that was stopped, would hold LibTorch's client, whose reads have no time-out, forever.
   auto result = task.get_future();
   std::thread(std::move(task)).detach();
   if (result.wait_for(timeout + std::chrono::seconds(2)) != std::future_status::ready) {

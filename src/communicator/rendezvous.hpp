@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "launch_environment.hpp"
+#include "communicator/launch_environment.hpp"
 
 namespace c10d {
 class Store;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-#include "wire_tensor.hpp"
+#include "communicator/wire_tensor.hpp"
 
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/empty.h>
 #include <use_gpu/errors.hpp>
 #include <use_gpu/tensor.hpp>
 
-#include "parameter_differences.hpp"
+#include "network_tensors/parameter_differences.hpp"
 
 namespace use_gpu {
 namespace {
@@ -35,8 +35,8 @@ void check_sendable(const char* operation, const at::Tensor& x) {
   }
 }
 
-at::ScalarType reduction_dtype(const at::Tensor& x, Reduce how) {
-  const bool compares = how == Reduce::min || how == Reduce::max;
+at::ScalarType reduction_dtype(const at::Tensor& x, ReduceOp how) {
+  const bool compares = how == ReduceOp::min || how == ReduceOp::max;
   switch (const auto dtype = x.scalar_type()) {
     case at::kFloat:
     case at::kDouble:
@@ -52,10 +52,10 @@ at::ScalarType reduction_dtype(const at::Tensor& x, Reduce how) {
     case at::kChar:
     case at::kInt:
     case at::kLong:
-      if (how != Reduce::mean) return dtype;
+      if (how != ReduceOp::mean) return dtype;
       break;
     case at::kShort:
-      if (how != Reduce::mean) return at::kInt;  // Gloo lacks it; an int wraps to the same bits
+      if (how != ReduceOp::mean) return at::kInt;  // Gloo lacks it; an int wraps to the same bits
       break;
     case at::kBool:
       if (compares) return at::kByte;
@@ -64,7 +64,7 @@ at::ScalarType reduction_dtype(const at::Tensor& x, Reduce how) {
       break;
   }
   refuse("all_reduce", x,
-         how == Reduce::mean
+         how == ReduceOp::mean
              ? "has no mean of its dtype. Convert it, say to float64, or ask for the sum."
              : "cannot be reduced like that: sum, min and max take float16, bfloat16, float32, "
                "float64, uint8 and int8 to int64; sum complex64 and complex128 too; min and max "

@@ -18,7 +18,7 @@ namespace use_gpu {
 void check_sendable(const char* operation, const at::Tensor& x);
 
 /// The dtype in which values of x's dtype are reduced. ArgumentError where they cannot be.
-[[nodiscard]] at::ScalarType reduction_dtype(const at::Tensor& x, Reduce how);
+[[nodiscard]] at::ScalarType reduction_dtype(const at::Tensor& x, ReduceOp how);
 
 /// x's values with that dtype, contiguous, on x's device or on the host. x itself, detached, where
 /// it is so already.

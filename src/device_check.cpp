@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+#include "device_check.hpp"
+
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <use_gpu/errors.hpp>
+
+#include <string>
+
+#include "messages/quiet_warnings.hpp"
+
+namespace use_gpu {
+namespace {
+
+[[noreturn]] void throw_not_found(c10::Device device) {
+  const int count = count_devices(device.type());
+  const std::string type = c10::DeviceTypeName(device.type(), /*lower_case=*/true);
+  std::string found = "none";
+  if (count == 1) found = type + ":0";
+  if (count > 1) found = type + ":0 to " + type + ":" + std::to_string(count - 1);
+  const std::string index = device.has_index() ? std::to_string(device.index()) : "";
+  throw DeviceError("Device " + device.str() + " was not found; available: " + found +
+                    ". use_gpu::try_gpu(" + index + ") falls back to the CPU, " +
+                    "use_gpu::num_gpus() counts the GPUs.");
+}
+
+}  // namespace
+
+bool is_always_there(c10::Device device) { return device.is_cpu() || device.is_meta(); }
+
+int count_devices(c10::DeviceType type) noexcept {
+  try {
+    if (!c10::impl::hasDeviceGuardImpl(type)) return 0;
+    const QuietWarnings quiet;
+    return c10::impl::VirtualGuardImpl(type).deviceCount();
+  } catch (...) {  // a device that cannot even be counted cannot be used
+    return 0;
+  }
+}
+
+c10::Device with_index(c10::Device device) {
+  if (is_always_there(device)) return c10::Device(device.type());
+  if (device.has_index()) return device;
+  if (count_devices(device.type()) == 0) return c10::Device(device.type(), 0);
+  return c10::impl::VirtualGuardImpl(device.type()).getDevice();
+}
+
+c10::Device present_device(c10::Device device) {
+  if (is_always_there(device)) return with_index(device);
+  const int count = count_devices(device.type());
+  const int least = device.has_index() ? device.index() + 1 : 1;
+  if (count < least || (device.has_index() && device.index() < 0)) throw_not_found(device);
+  return with_index(device);
+}
+
+}  // namespace use_gpu

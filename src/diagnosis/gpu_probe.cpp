@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+#include "diagnosis/gpu_probe.hpp"
+
+#include <ATen/DeviceAccelerator.h>
+#include <ATen/Version.h>
+#include <ATen/ops/ones.h>
+#include <use_gpu/device.hpp>
+
+#include <cstdlib>
+#include <string_view>
+
+#include "messages/quiet_warnings.hpp"
+
+namespace use_gpu {
+namespace {
+
+// LibTorch's messages are pages; the first line has the cause.
+std::string first_line(std::string_view text) {
+  text = text.substr(0, text.find('\n'));
+  return std::string(text.substr(0, text.find_last_not_of(". ") + 1));
+}
+
+template <class Work>
+RuntimeError error_of(const Work& work) {
+  try {
+    work();
+    return {};
+  } catch (const c10::AcceleratorError& e) {
+    return {first_line(e.what_without_backtrace()), e.get_error_code()};
+  } catch (const c10::Error& e) {
+    return {first_line(e.what_without_backtrace())};
+  }
+}
+
+// Ones, because zeros need no kernel: a GPU that this LibTorch has no code for can do those.
+void compute_on(c10::Device device) {
+  static_cast<void>(at::ones({1}, device));
+  synchronize(device);
+}
+
+ProbedGpu probe(c10::Device device) {
+  ProbedGpu gpu{.name = device.str()};
+  gpu.error = error_of([&] {
+    compute_on(device);
+    if (const auto memory = device_memory(device)) gpu.memory_bytes = memory->total_bytes;
+  });
+  return gpu;
+}
+
+}  // namespace
+
+GpuFacts probe_gpus() {
+  GpuFacts facts;
+  const QuietWarnings quiet;
+  const int count = num_gpus();
+  const auto type = at::accelerator::getAccelerator(/*checked=*/false);
+  if (type) {
+    facts.kind = c10::DeviceTypeName(*type, /*lower_case=*/true);
+  } else {
+    // libtorch_cpu knows with what it was built, also where libtorch_cuda was not loaded.
+    facts.cuda_not_loaded = at::show_config().find("CUDA_VERSION=") != std::string::npos;
+  }
+#ifdef USE_GPU_WITH_CUDA
+  if (type == c10::kCUDA) facts.cuda = probe_cuda();
+#endif
+  for (int i = 0; i < count; ++i) {
+    facts.gpus.push_back(probe(gpu(i)));
+    const auto index = static_cast<std::size_t>(i);
+    if (facts.cuda && index < facts.cuda->models.size()) {
+      facts.gpus.back().model = facts.cuda->models[index];
+    }
+  }
+  if (type && count == 0 && !facts.cuda) facts.error = error_of([] { compute_on(gpu()); });
+  facts.report = query_gpus();
+  if (const char* value = std::getenv("CUDA_VISIBLE_DEVICES")) facts.visible_devices = value;
+  return facts;
+}
+
+}  // namespace use_gpu

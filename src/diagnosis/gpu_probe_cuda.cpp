@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+//
+// What only CUDA's runtime can tell. Compiled where LibTorch was built for CUDA. Nothing here
+// creates a context.
+#include <cuda_runtime_api.h>
+
+#include "diagnosis/gpu_probe.hpp"
+
+namespace use_gpu {
+namespace {
+
+static_assert(k_cuda_out_of_memory == int{cudaErrorMemoryAllocation});
+static_assert(k_cuda_initialization == int{cudaErrorInitializationError});
+static_assert(k_cuda_stub_library == int{cudaErrorStubLibrary});
+static_assert(k_cuda_insufficient_driver == int{cudaErrorInsufficientDriver});
+static_assert(k_cuda_devices_unavailable == int{cudaErrorDevicesUnavailable});
+static_assert(k_cuda_no_device == int{cudaErrorNoDevice});
+static_assert(k_cuda_invalid_device == int{cudaErrorInvalidDevice});
+static_assert(k_cuda_no_kernel_image == int{cudaErrorNoKernelImageForDevice});
+static_assert(k_cuda_operating_system == int{cudaErrorOperatingSystem});
+static_assert(k_cuda_system_not_ready == int{cudaErrorSystemNotReady});
+static_assert(k_cuda_compat_not_supported == int{cudaErrorCompatNotSupportedOnDevice});
+static_assert(k_cuda_unknown == int{cudaErrorUnknown});
+
+// The answer of a call to CUDA. CUDA also remembers an error for whoever asks next, and that would
+// be LibTorch, after the program's next kernel.
+cudaError_t answer(cudaError_t code) {
+  if (code != cudaSuccess) static_cast<void>(cudaGetLastError());
+  return code;
+}
+
+// CUDA writes 12.4 as 12040, and no version as 0.
+std::string version(int number) {
+  if (number == 0) return {};
+  return std::to_string(number / 1000) + '.' + std::to_string(number % 1000 / 10);
+}
+
+std::string model(int index) {
+  cudaDeviceProp card;
+  if (answer(cudaGetDeviceProperties(&card, index)) != cudaSuccess) return {};
+  return std::string(card.name) + ", compute capability " + std::to_string(card.major) + '.' +
+         std::to_string(card.minor);
+}
+
+}  // namespace
+
+CudaFacts probe_cuda() {
+  int count = 0, driver = 0, runtime = 0;
+  const cudaError_t code = answer(cudaGetDeviceCount(&count));
+  answer(cudaDriverGetVersion(&driver));
+  answer(cudaRuntimeGetVersion(&runtime));
+  CudaFacts facts{.driver_version = version(driver), .runtime_version = version(runtime)};
+  if (code != cudaSuccess) {
+    facts.error = {"CUDA error " + std::to_string(code) + ": " + cudaGetErrorString(code), code};
+    return facts;
+  }
+  for (int i = 0; i < count; ++i) facts.models.push_back(model(i));
+  return facts;
+}
+
+}  // namespace use_gpu

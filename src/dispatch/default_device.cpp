@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+#include <torch/library.h>
+#include <use_gpu/default_device.hpp>
+
+#include "device_check.hpp"
+#include "dispatch/dispatch_scope.hpp"
+
+namespace use_gpu {
+namespace {
+
+// All factories that take a device and no tensor; from_file's memory is the host's, and what
+// LibTorch creates for itself only (_cudnn_init_dropout_state, _make_dep_token) it creates where it
+// must.
+// clang-format off: several names to a line
+constexpr const char* k_factories[] = {
+    "_efficientzerotensor",
+    "_empty_affine_quantized",
+    "_sparse_compressed_tensor_with_dims",
+    "_sparse_coo_tensor_with_dims",
+    "arange",
+    "arange.start",
+    "arange.start_step",
+    "bartlett_window",
+    "bartlett_window.periodic",
+    "blackman_window",
+    "blackman_window.periodic",
+    "empty.memory_format",
+    "empty.names",
+    "empty_permuted",
+    "empty_strided",
+    "eye",
+    "eye.m",
+    "fft_fftfreq",
+    "fft_rfftfreq",
+    "full",
+    "full.names",
+    "hamming_window",
+    "hamming_window.periodic",
+    "hamming_window.periodic_alpha",
+    "hamming_window.periodic_alpha_beta",
+    "hann_window",
+    "hann_window.periodic",
+    "kaiser_window",
+    "kaiser_window.beta",
+    "kaiser_window.periodic",
+    "linspace",
+    "logspace",
+    "normal.float_float",
+    "ones",
+    "ones.names",
+    "rand",
+    "rand.generator",
+    "rand.generator_with_names",
+    "rand.names",
+    "randint",
+    "randint.generator",
+    "randint.low",
+    "randint.low_generator",
+    "randn",
+    "randn.generator",
+    "randn.generator_with_names",
+    "randn.names",
+    "randperm",
+    "randperm.generator",
+    "range",
+    "range.step",
+    "scalar_tensor",
+    "sparse_coo_tensor.size",
+    "tril_indices",
+    "triu_indices",
+    "zeros",
+    "zeros.names",
+};
+// clang-format on
+
+// Operations with tensors whose kernels on CUDA make others, the seed of their dropout, that name no
+// device and are read on the host.
+constexpr const char* k_with_host_tensors[] = {
+    "_cudnn_attention_forward",
+    "_efficient_attention_forward",
+    "_flash_attention_forward",
+    "_scaled_dot_product_cudnn_attention",
+    "_scaled_dot_product_efficient_attention",
+    "_scaled_dot_product_flash_attention",
+};
+
+// Fills in the device of DefaultDeviceGuard where the call names none.
+void factory(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  if (const auto device = DispatchState::current().factory_device) {
+    const auto& arguments = op.schema().arguments();
+    const auto first = stack->size() - arguments.size();
+    const auto argument = [&](const char* name) -> c10::IValue& {
+      return (*stack)[first + static_cast<std::size_t>(*op.schema().argumentIndexWithName(name))];
+    };
+    const auto& pinned = argument("pin_memory");
+    const bool is_pinned = pinned.isBool() && pinned.toBool();
+    if (argument("device").isNone() && !is_pinned) argument("device") = *device;
+  }
+  op.redispatchBoxed(keys & k_keys_below, stack);
+}
+
+void without_factory_device(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                            torch::jit::Stack* stack) {
+  auto state = DispatchState::current();
+  state.factory_device.reset();
+  const DispatchScope inside(state);
+  op.redispatchBoxed(keys & k_keys_below, stack);
+}
+
+}  // namespace
+
+void register_factory_kernels(torch::Library& library) {
+  for (const char* name : k_with_host_tensors) {
+    library.impl(name, torch::CppFunction::makeFromBoxedFunction<&without_factory_device>());
+  }
+  for (const char* name : k_factories) {
+    library.impl(name, torch::CppFunction::makeFromBoxedFunction<&factory>());
+  }
+}
+
+DefaultDeviceGuard::DefaultDeviceGuard(c10::Device device) {
+  auto state = DispatchState::current();
+  state.factory_device = present_device(device);
+  scope_ = std::make_unique<DispatchScope>(state);
+}
+
+DefaultDeviceGuard::~DefaultDeviceGuard() = default;
+
+}  // namespace use_gpu

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+//
+// The library's only registration with LibTorch's dispatcher. It must exist once in a process (a
+// second fallback for the key ends it): hence one source file in a library that is always shared.
+#include "dispatch/dispatch_scope.hpp"
+
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/library.h>
+
+#include <utility>
+
+namespace use_gpu {
+namespace {
+
+// LibTorch no longer uses this slot; content that is not ours is recognized by its type.
+constexpr auto k_slot = c10::DebugInfoKind::PRODUCER_INFO;
+
+struct StateInfo final : c10::DebugInfoBase {
+  explicit StateInfo(DispatchState s) : state(std::move(s)) {}
+  DispatchState state;
+};
+
+TORCH_LIBRARY_IMPL(_, DeferredInit, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
+
+TORCH_LIBRARY_IMPL(aten, DeferredInit, m) {
+  register_transfer_kernels(m);
+  register_factory_kernels(m);
+}
+
+}  // namespace
+
+const DispatchState& DispatchState::current() {
+  static const DispatchState k_nothing_wanted;
+  const auto* info = dynamic_cast<const StateInfo*>(c10::ThreadLocalDebugInfo::get(k_slot));
+  return info != nullptr ? info->state : k_nothing_wanted;
+}
+
+bool DispatchState::guards() const noexcept {
+  return policy.host_to_device != OnTransfer::allow || policy.device_to_host != OnTransfer::allow ||
+         policy.device_to_device != OnTransfer::allow;
+}
+
+DispatchKeyScope::DispatchKeyScope(bool on)
+    : was_on_(c10::impl::tls_is_dispatch_key_included(k_dispatch_key)) {
+  c10::impl::tls_set_dispatch_key_included(k_dispatch_key, on);
+}
+
+DispatchKeyScope::~DispatchKeyScope() {
+  c10::impl::tls_set_dispatch_key_included(k_dispatch_key, was_on_);
+}
+
+DispatchScope::DispatchScope(const DispatchState& state)
+    : info_(k_slot, std::make_shared<StateInfo>(state)),
+      key_(state.guards() || !state.ledgers.empty() || state.factory_device) {}
+
+}  // namespace use_gpu

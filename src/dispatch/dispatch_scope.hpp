@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+//
+// The one mechanism behind TransferLedger, TransferGuard, AllowTransfers and DefaultDeviceGuard.
+// Kernels on the dispatch key DeferredInit, which LibTorch declares for out-of-tree use and uses
+// for nothing, run before those of autograd and of the devices, may throw, and may change
+// arguments. The key is switched on for a thread while a scope with something to do is open;
+// without one it costs nothing.
+//
+// The settings are carried in ThreadLocalDebugInfo, which LibTorch hands on, with the key,
+// to the threads of a backward pass, and at::ThreadLocalState to any thread.
+#pragma once
+
+#include <c10/core/DispatchKeySet.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
+#include <use_gpu/transfers.hpp>
+
+#include <array>
+#include <atomic>
+#include <optional>
+#include <vector>
+
+namespace torch {
+class Library;
+}
+
+namespace use_gpu {
+
+/// What a ledger counts; from several threads at once in a backward pass.
+struct TransferCounts {
+  struct Direction {
+    std::atomic<std::int64_t> copies = 0;
+    std::atomic<std::uint64_t> bytes = 0;
+  };
+  std::array<Direction, 3> directions;  // by TransferDirection
+  std::atomic<std::int64_t> item_reads = 0;
+};
+
+/// The merged settings of a thread's open scopes. Never changed, but replaced by an inner scope's.
+struct DispatchState {
+  TransferPolicy policy{OnTransfer::allow, OnTransfer::allow, OnTransfer::allow};
+  std::vector<std::shared_ptr<TransferCounts>> ledgers;
+  std::optional<c10::Device> factory_device;
+
+  /// Of this thread, now.
+  [[nodiscard]] static const DispatchState& current();
+  /// Whether a transfer may be refused or logged.
+  [[nodiscard]] bool guards() const noexcept;
+};
+
+constexpr auto k_dispatch_key = c10::DispatchKey::DeferredInit;
+/// What a kernel of ours redispatches to.
+constexpr c10::DispatchKeySet k_keys_below(c10::DispatchKeySet::FULL_AFTER, k_dispatch_key);
+
+/// Switches the key on or off for this thread, until the end of the scope.
+class DispatchKeyScope {
+ public:
+  explicit DispatchKeyScope(bool on);
+  ~DispatchKeyScope();
+  DispatchKeyScope(const DispatchKeyScope&) = delete;
+  DispatchKeyScope& operator=(const DispatchKeyScope&) = delete;
+
+ private:
+  bool was_on_;
+};
+
+/// Makes that state the thread's, and switches the key on or off accordingly, until the scope ends.
+class DispatchScope {
+ public:
+  explicit DispatchScope(const DispatchState& state);
+
+ private:
+  c10::DebugInfoGuard info_;
+  DispatchKeyScope key_;
+};
+
+/// The kernels on the key: transfers.cpp's and default_device.cpp's.
+void register_transfer_kernels(torch::Library& library);
+void register_factory_kernels(torch::Library& library);
+
+}  // namespace use_gpu

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+#include <use_gpu/errors.hpp>
+
+#include <utility>
+
+#include "messages/message.hpp"
+
+namespace use_gpu {
+
+// c10::Error's constructor from a message alone is the one that adds no backtrace.
+Error::Error(const std::string& message) : c10::Error(clipped(message, k_longest_message)) {}
+
+ArgumentError::ArgumentError(const std::string& message) : Error(message) {}
+DeviceError::DeviceError(const std::string& message) : Error(message) {}
+DeviceMismatch::DeviceMismatch(const std::string& message) : Error(message) {}
+TransferForbidden::TransferForbidden(const std::string& message) : Error(message) {}
+
+ParameterError::ParameterError(const std::string& message, std::vector<std::string> differences)
+    : Error(message), differences_(std::move(differences)) {}
+
+const std::vector<std::string>& ParameterError::differences() const noexcept {
+  return differences_;
+}
+
+}  // namespace use_gpu

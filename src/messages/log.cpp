@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+// This file sees spdlog and not LibTorch: see log_message.hpp.
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <memory>
+
+#include "messages/log_message.hpp"
+
+namespace use_gpu {
+namespace {
+
+spdlog::level::level_enum to_spdlog(LogLevel level) {
+  switch (level) {
+    case LogLevel::debug:
+      return spdlog::level::debug;
+    case LogLevel::info:
+      return spdlog::level::info;
+    case LogLevel::warning:
+      return spdlog::level::warn;
+    case LogLevel::error:
+      return spdlog::level::err;
+    case LogLevel::off:
+      break;
+  }
+  return spdlog::level::off;
+}
+
+// A logger of our own, not in spdlog's registry, so that the user's loggers and ours do not meet.
+// Never destroyed: objects that outlive main() may still log.
+spdlog::logger& logger() {
+  static auto* const instance = [] {
+    auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
+    auto made = std::make_unique<spdlog::logger>("use_gpu", std::move(sink));
+    made->set_pattern("[%n] [%^%l%$] %v");
+    made->set_level(spdlog::level::warn);
+    return made.release();
+  }();
+  return *instance;
+}
+
+}  // namespace
+
+void set_log_level(LogLevel level) { logger().set_level(to_spdlog(level)); }
+
+void log_message(LogLevel level, std::string_view text) noexcept {
+  try {
+    logger().log(to_spdlog(level), spdlog::string_view_t(text.data(), text.size()));
+  } catch (...) {  // a log that cannot be written must not end the program
+  }
+}
+
+bool log_enabled(LogLevel level) noexcept {
+  try {
+    return level != LogLevel::off && logger().should_log(to_spdlog(level));
+  } catch (...) {
+    return false;
+  }
+}
+
+}  // namespace use_gpu

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+#include "tensor_files/tensor_conversion.hpp"
+
+#include <ATen/ops/from_blob.h>
+
+#include <array>
+#include <stdexcept>
+#include <utility>
+
+#include "messages/message.hpp"
+
+namespace use_gpu {
+namespace {
+
+constexpr std::array<std::pair<const char*, at::ScalarType>, 20> k_dtypes{{
+    {"BOOL", at::kBool},
+    {"F4", at::kFloat4_e2m1fn_x2},
+    {"U8", at::kByte},
+    {"I8", at::kChar},
+    {"F8_E5M2", at::kFloat8_e5m2},
+    {"F8_E4M3", at::kFloat8_e4m3fn},
+    {"F8_E8M0", at::kFloat8_e8m0fnu},
+    {"F8_E4M3FNUZ", at::kFloat8_e4m3fnuz},
+    {"F8_E5M2FNUZ", at::kFloat8_e5m2fnuz},
+    {"I16", at::kShort},
+    {"U16", at::kUInt16},
+    {"F16", at::kHalf},
+    {"BF16", at::kBFloat16},
+    {"I32", at::kInt},
+    {"U32", at::kUInt32},
+    {"F32", at::kFloat},
+    {"C64", at::kComplexFloat},
+    {"F64", at::kDouble},
+    {"I64", at::kLong},
+    {"U64", at::kUInt64},
+}};
+
+// LibTorch counts the bytes of its packed type, each with two numbers; the format counts the
+// numbers.
+bool is_packed(at::ScalarType dtype) { return dtype == at::kFloat4_e2m1fn_x2; }
+
+}  // namespace
+
+StoredTensor to_stored(const std::string& name, const at::Tensor& x) {
+  for (const auto& [dtype_name, dtype] : k_dtypes) {
+    if (dtype != x.scalar_type() || (is_packed(dtype) && x.dim() == 0)) continue;
+    auto shape = x.sizes().vec();
+    if (is_packed(dtype)) shape.back() *= 2;
+    return {name,
+            dtype_name,
+            std::move(shape),
+            {static_cast<const std::byte*>(x.const_data_ptr()), x.nbytes()}};
+  }
+  throw std::runtime_error(clipped(name, 100) + " is " + c10::getDtypeNames(x.scalar_type()).first +
+                           ", which the safetensors format does not have");
+}
+
+at::Tensor to_tensor(const StoredTensor& stored) {
+  for (const auto& [dtype_name, dtype] : k_dtypes) {
+    if (stored.dtype != dtype_name) continue;
+    auto shape = stored.shape;
+    if (is_packed(dtype) && (shape.empty() || shape.back() % 2 != 0)) break;
+    if (is_packed(dtype)) shape.back() /= 2;
+    // from_blob wants a pointer that might change the memory.
+    auto* data = const_cast<std::byte*>(stored.data.data());
+    const auto bytes = static_cast<std::int64_t>(stored.data.size());
+    const auto tensor = at::from_blob(data, {bytes}, at::TensorOptions(at::kByte).device(at::kCPU));
+    const bool aligned = reinterpret_cast<std::uintptr_t>(data) % c10::elementSize(dtype) == 0;
+    return (aligned ? tensor : tensor.clone()).view(dtype).view(shape);
+  }
+  throw std::runtime_error(clipped(stored.name, 100) + " is " + stored.dtype +
+                           ", which LibTorch does not have");
+}
+
+}  // namespace use_gpu

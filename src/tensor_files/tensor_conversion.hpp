@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+//
+// LibTorch's tensors as the safetensors format has them, and back.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "tensor_files/safetensors.hpp"
+
+namespace use_gpu {
+
+/// Refers to x's memory; x is contiguous and on the CPU. std::runtime_error, which names the dtype,
+/// if the format has none for it.
+[[nodiscard]] StoredTensor to_stored(const std::string& name, const at::Tensor& x);
+
+/// Refers to the stored memory, and may not be written to; a copy where that is not aligned.
+/// std::runtime_error, which names the dtype, if LibTorch has none for it.
+[[nodiscard]] at::Tensor to_tensor(const StoredTensor& stored);
+
+}  // namespace use_gpu

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT
+#include <use_gpu/default_device.hpp>
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/torch.h>
+#include <use_gpu/errors.hpp>
+#include <use_gpu/tensor.hpp>
+#include <use_gpu/transfers.hpp>
+
+#include <set>
+#include <thread>
+
+#include "support.hpp"
+
+namespace use_gpu {
+namespace {
+
+using test::error_of;
+
+TEST(DefaultDeviceGuard, IsWhereTensorsAreCreatedThatNameNoDevice) {
+  for (const auto device : try_all_gpus()) {
+    const DefaultDeviceGuard scope(device);
+    for (const auto& x :
+         {torch::ones({2, 3}), torch::zeros({2}, torch::kDouble), torch::full({2}, 3.0),
+          torch::rand({2}), torch::randn({2}), torch::randint(5, {2}), torch::randperm(4),
+          torch::arange(5), torch::linspace(0, 1, 3), torch::logspace(0, 1, 3), torch::eye(3),
+          torch::empty({2}), torch::empty_strided({2}, {1}), torch::scalar_tensor(3),
+          torch::hann_window(4), torch::tril_indices(3, 3), torch::fft::fftfreq(4)}) {
+      EXPECT_TRUE(same_device(x.device(), device)) << describe(x);
+    }
+  }
+}
+
+// A factory that a new LibTorch adds makes this fail: list it in default_device.cpp, or here.
+TEST(DefaultDeviceGuard, ReachesEveryFactoryOfLibTorch) {
+  const std::set<std::string> exceptions = {"aten::from_file", "aten::_cudnn_init_dropout_state",
+                                            "aten::_make_dep_token"};
+  auto& dispatcher = c10::Dispatcher::singleton();
+  int factories = 0;
+  for (const auto& name : dispatcher.getAllOpNames()) {
+    const auto op = dispatcher.findSchema(name);
+    if (!op || name.getNamespace().value_or("") != "aten") continue;
+    bool takes_device = false;
+    bool takes_tensor = false;
+    for (const auto& argument : op->schema().arguments()) {
+      takes_device = takes_device || argument.name() == "device";
+      takes_tensor = takes_tensor || test::has(argument.type()->annotation_str(), "Tensor");
+    }
+    if (!takes_device || takes_tensor || exceptions.contains(c10::toString(name))) continue;
+    ++factories;
+    EXPECT_TRUE(op->hasKernelForDispatchKey(c10::DispatchKey::DeferredInit)) << op->schema();
+  }
+  EXPECT_GE(factories, 55);
+}
+
+// What the CUDA kernel of attention does, on the CPU, which has no such kernel: it makes the seed of
+// its dropout on the host, where backward reads it.
+void attention(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  torch::jit::drop(*stack, op.schema().arguments().size());
+  for (int i = 0; i < 4; ++i) stack->emplace_back(at::scalar_tensor(7, at::kLong));
+}
+TORCH_LIBRARY_IMPL(aten, CPU, m) {
+  m.impl("_scaled_dot_product_efficient_attention",
+         torch::CppFunction::makeFromBoxedFunction<&attention>());
+}
+
+TEST(DefaultDeviceGuard, DoesNotReachTheInsideOfAttention) {
+  const auto x = torch::ones({1, 1, 2, 4});
+  for (const auto device : try_all_gpus()) {
+    const DefaultDeviceGuard scope(device);
+    const auto results = at::_scaled_dot_product_efficient_attention(
+        x, x, x, /*attn_bias=*/{}, /*compute_log_sumexp=*/true, /*dropout_p=*/0.5);
+    EXPECT_TRUE(std::get<2>(results).is_cpu());
+    EXPECT_TRUE(same_device(torch::scalar_tensor(7).device(), device));
+  }
+}
+
+TEST(DefaultDeviceGuard, YieldsToADeviceThatIsNamed) {
+  USE_GPU_TEST_NEEDS(2);
+  const DefaultDeviceGuard scope(gpu(1));
+  EXPECT_TRUE(torch::ones({2}, torch::kCPU).is_cpu());
+  EXPECT_EQ(torch::ones({2}, gpu(0)).device(), gpu(0));
+  const auto host = torch::ones({2}, torch::kCPU);
+  EXPECT_TRUE(torch::ones_like(host).is_cpu());
+  EXPECT_TRUE((host + 1).clone().is_cpu());
+}
+
+TEST(DefaultDeviceGuard, LeavesAloneWhatNamesTheCpuItself) {
+  USE_GPU_TEST_NEEDS(1);
+  const DefaultDeviceGuard scope(gpu());
+  float values[] = {1, 2};
+  EXPECT_TRUE(torch::tensor({1, 2, 3}).is_cpu());
+  EXPECT_TRUE(torch::from_blob(values, {2}).is_cpu());
+}
+
+TEST(DefaultDeviceGuard, Nests) {
+  USE_GPU_TEST_NEEDS(2);
+  const DefaultDeviceGuard outer(gpu(1));
+  {
+    const DefaultDeviceGuard inner(gpu(0));
+    EXPECT_EQ(torch::ones({2}).device(), gpu(0));
+    const DefaultDeviceGuard innermost(cpu());
+    EXPECT_TRUE(torch::ones({2}).is_cpu());
+  }
+  EXPECT_EQ(torch::ones({2}).device(), gpu(1));
+}
+
+TEST(DefaultDeviceGuard, EndsWithItsBracesAlsoByAnException) {
+  EXPECT_THROW(
+      {
+        const DefaultDeviceGuard scope(try_gpu());
+        throw std::runtime_error("any");
+      },
+      std::runtime_error);
+  EXPECT_TRUE(torch::ones({2}).is_cpu());
+}
+
+TEST(DefaultDeviceGuard, IsThisThreadsAlone) {
+  const DefaultDeviceGuard scope(try_gpu());
+  std::thread([] { EXPECT_TRUE(torch::ones({2}).is_cpu()); }).join();
+}
+
+TEST(DefaultDeviceGuard, RefusesADeviceThatIsNotThere) {
+  error_of<DeviceError>([] { const DefaultDeviceGuard scope(test::absent_gpu()); });
+  EXPECT_TRUE(torch::ones({2}).is_cpu());
+}
+
+TEST(DefaultDeviceGuard, MakesANetworkOnTheGpuWithoutATransferAndWithTheSeedsValues) {
+  const auto make = [] {
+    torch::manual_seed(0);
+    return torch::nn::Sequential(torch::nn::Linear(3, 4), torch::nn::BatchNorm1d(4),
+                                 torch::nn::Conv2d(1, 2, 3));
+  };
+  auto expected = make();
+  for (const auto device : try_all_gpus()) {
+    const DefaultDeviceGuard scope(device);
+    const TransferGuard guard;
+    TransferLedger ledger;
+    auto net = make();
+    EXPECT_TRUE(ledger.empty());
+    for (std::size_t i = 0; i < net->parameters().size(); ++i) {
+      const auto parameter = net->parameters()[i];
+      EXPECT_TRUE(same_device(parameter.device(), device));
+      EXPECT_TRUE(parameter.requires_grad());
+      if (!device.is_cuda()) {  // CUDA draws its random numbers otherwise
+        EXPECT_TRUE(to_device(parameter, cpu()).equal(expected->parameters()[i]));
+      }
+    }
+    for (const auto& buffer : net->buffers()) {
+      EXPECT_TRUE(same_device(buffer.device(), device));
+    }
+  }
+}
+
+TEST(DefaultDeviceGuard, TrainsWhatItMade) {
+  const DefaultDeviceGuard scope(try_gpu());
+  torch::nn::Sequential net(torch::nn::Linear(3, 4), torch::nn::BatchNorm1d(4),
+                            torch::nn::Dropout());
+  torch::optim::Adam optimizer(net->parameters());
+  const TransferGuard guard({OnTransfer::forbid, OnTransfer::allow, OnTransfer::forbid});
+  for (int step = 0; step < 3; ++step) {
+    optimizer.zero_grad();
+    net->forward(torch::rand({5, 3})).sum().backward();
+    optimizer.step();
+  }
+  EXPECT_TRUE(same_device(net->parameters()[0].device(), try_gpu()));
+}
+
+}  // namespace
+}  // namespace use_gpu

@@ -98,7 +98,7 @@ def two_gpus(times, context):
             color = "C1" if way == "parallel_on" else "C0"
             rows.append((f"{way}, n = {n}\n{device}", speedups, color))
     bars(figure, axes, rows, "{:.2f}")
-    axes.axvline(1, color="gray")
+    axes.axvline(1, color="gray", zorder=0)
     axes.set(xlabel="speed-up over one after the other")
     return figure
 

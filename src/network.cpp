@@ -10,13 +10,13 @@
 #include <sstream>
 #include <utility>
 
-#include "network_tensors/data_swap.hpp"
 #include "device_check.hpp"
 #include "messages/log_message.hpp"
 #include "messages/message.hpp"
+#include "messages/text_table.hpp"
+#include "network_tensors/data_swap.hpp"
 #include "network_tensors/named_tensors.hpp"
 #include "tensor_bytes.hpp"
-#include "messages/text_table.hpp"
 
 namespace use_gpu {
 namespace {

@@ -7,12 +7,12 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "tensor_files/atomic_file.hpp"
-#include "network_tensors/flat_buffers.hpp"
-#include "tensor_files/mapped_file.hpp"
 #include "messages/message.hpp"
+#include "network_tensors/flat_buffers.hpp"
 #include "network_tensors/named_tensors.hpp"
 #include "network_tensors/parameter_differences.hpp"
+#include "tensor_files/atomic_file.hpp"
+#include "tensor_files/mapped_file.hpp"
 #include "tensor_files/tensor_conversion.hpp"
 
 namespace use_gpu {

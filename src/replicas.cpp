@@ -14,10 +14,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "network_tensors/data_swap.hpp"
 #include "device_check.hpp"
-#include "network_tensors/flat_buffers.hpp"
 #include "messages/message.hpp"
+#include "network_tensors/data_swap.hpp"
+#include "network_tensors/flat_buffers.hpp"
 #include "network_tensors/replica_structure.hpp"
 
 namespace use_gpu {

@@ -76,7 +76,8 @@ TEST_P(EachAllocationFails, AndNothingHasChanged) {
   EXPECT_EQ(failed > 0, action.allocates);
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, EachAllocationFails, testing::ValuesIn(test::k_actions), test::test_name);
+INSTANTIATE_TEST_SUITE_P(Of, EachAllocationFails, testing::ValuesIn(test::k_actions),
+                         test::test_name);
 
 }  // namespace
 }  // namespace use_gpu

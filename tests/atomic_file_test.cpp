@@ -12,8 +12,8 @@
 #include <functional>
 #include <stdexcept>
 
-#include "tensor_files/mapped_file.hpp"
 #include "scratch_folder.hpp"
+#include "tensor_files/mapped_file.hpp"
 
 namespace use_gpu {
 namespace {

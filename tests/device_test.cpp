@@ -184,7 +184,7 @@ TEST(Synchronize, SaysWhichDevicesThereAreInsteadOfAMissingOne) {
     EXPECT_TRUE(has(text, "none"));
   }
   if (num_gpus() == 1) {
-    EXPECT_TRUE(has(text, "only " + printed(gpu(0))));
+    EXPECT_TRUE(has(text, "available: " + printed(gpu(0)) + "."));
   }
   if (num_gpus() > 1) {
     EXPECT_TRUE(has(text, printed(gpu(0)) + " to " + printed(gpu(num_gpus() - 1))));

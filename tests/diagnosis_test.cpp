@@ -304,8 +304,8 @@ TEST(ExplainGpus, HasARemedyForWhatCudaAnswersWhenItCounts) {
 TEST(ExplainGpus, TellsAnOldDriverFromOneWithoutItsPartForComputing) {
   if (num_gpus() != 2 || !test::simulated()) GTEST_SKIP() << "needs 2 simulated GPUs";
   for (const char* cards : {"2", "0"}) {
-    const auto text = explained_with(
-        {{"SIMULATE_GPUS_DRIVER_VERSION", "12040"}, {"SIMULATE_GPUS", cards}});
+    const auto text =
+        explained_with({{"SIMULATE_GPUS_DRIVER_VERSION", "12040"}, {"SIMULATE_GPUS", cards}});
     EXPECT_TRUE(has(text, "is too old for this LibTorch: it runs CUDA up to 12.4"));
     EXPECT_TRUE(has(text, "Update the driver"));
   }

@@ -36,7 +36,9 @@ struct WholeProgram {
       const auto reads = is_read ? ledger.item_reads() - (own ? std::atoi(own) : 0) : 0;
       const std::string name = row;
       compare(name + " copies", copies + reads, test::runtime_count(name + " copies"));
-      if (!is_read) compare(name + " bytes", bytes, test::runtime_count(name + " bytes"));
+      if (!is_read)
+        compare(name + " bytes", static_cast<std::int64_t>(bytes),
+                test::runtime_count(name + " bytes"));
     }
     std::fflush(nullptr);
     if (!agree) _exit(3);

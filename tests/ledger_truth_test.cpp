@@ -44,8 +44,9 @@ Count counted_by(const TransferLedger& ledger) {
   const auto to_device = ledger.count(TransferDirection::host_to_device);
   const auto to_host = ledger.count(TransferDirection::device_to_host);
   const auto between = ledger.count(TransferDirection::device_to_device);
-  return {to_device.copies, to_device.bytes, to_host.copies + ledger.item_reads(),
-          to_host.bytes,    between.copies,  between.bytes};
+  const auto number = [](std::uint64_t bytes) { return static_cast<std::int64_t>(bytes); };
+  return {to_device.copies,      number(to_device.bytes), to_host.copies + ledger.item_reads(),
+          number(to_host.bytes), between.copies,          number(between.bytes)};
 }
 
 struct World {

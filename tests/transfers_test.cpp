@@ -59,7 +59,8 @@ struct Transfers : testing::Test {
   static c10::Device second() { return gpu(num_gpus() > 1 ? 1 : 0); }
   static bool has_second() { return num_gpus() > 1; }
   static TransferCount between(std::int64_t copies) {
-    return has_second() ? TransferCount{copies, 24 * copies} : TransferCount{};
+    return has_second() ? TransferCount{copies, 24 * static_cast<std::uint64_t>(copies)}
+                        : TransferCount{};
   }
 
   Tensor host, x, y, leaf, device_leaf;

@@ -14,10 +14,10 @@
 #include <utility>
 
 #include "communicator/communicator_state.hpp"
-#include "messages/log_message.hpp"
-#include "messages/message.hpp"
 #include "communicator/nccl_backend.hpp"
 #include "communicator/wire_tensor.hpp"
+#include "messages/log_message.hpp"
+#include "messages/message.hpp"
 
 namespace use_gpu {
 namespace {

@@ -16,11 +16,11 @@
 
 #include <sstream>
 
-#include "network_tensors/flat_buffers.hpp"
+#include "communicator/wire_tensor.hpp"
 #include "messages/message.hpp"
+#include "network_tensors/flat_buffers.hpp"
 #include "network_tensors/named_tensors.hpp"
 #include "network_tensors/parameter_differences.hpp"
-#include "communicator/wire_tensor.hpp"
 
 namespace use_gpu {
 namespace {

@@ -11,9 +11,9 @@
 #include <thread>
 #include <utility>
 
+#include "communicator/nccl_backend.hpp"
 #include "messages/log_message.hpp"
 #include "messages/message.hpp"
-#include "communicator/nccl_backend.hpp"
 
 namespace use_gpu {
 

@@ -20,7 +20,7 @@ namespace use_gpu {
 #ifdef USE_GPU_WITH_NCCL
 
 /// The UUID of a CUDA GPU, the same in every process; empty for any other device, and for a
-/// simulated one, of which NCCL knows nothing.
+/// simulated one, which NCCL does not know.
 [[nodiscard]] std::string cuda_uuid(c10::Device device);
 
 /// Connected already, so that what is wrong shows now and the store is not needed later.

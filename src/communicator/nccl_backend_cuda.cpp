@@ -20,7 +20,7 @@ std::string cuda_uuid(c10::Device device) {
   const auto& properties = *at::cuda::getDeviceProperties(device.index());
   if (std::string_view(properties.name).starts_with("Simulated GPU")) {
     log_message(LogLevel::debug, "Communicator: " + device.str() +
-                                     " is simulated, which NCCL knows nothing of: Gloo");
+                                     " is simulated, which NCCL does not know: Gloo is used");
     return {};
   }
   std::ostringstream text;

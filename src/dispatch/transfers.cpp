@@ -11,8 +11,8 @@
 
 #include "dispatch/dispatch_scope.hpp"
 #include "messages/log_message.hpp"
-#include "tensor_bytes.hpp"
 #include "messages/text_table.hpp"
+#include "tensor_bytes.hpp"
 
 namespace use_gpu {
 namespace {

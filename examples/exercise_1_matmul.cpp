@@ -15,15 +15,14 @@
 int main() {
   const auto gpu = use_gpu::try_gpu();
   std::vector<std::pair<c10::Device, Precision>> columns = {{use_gpu::cpu(), k_float32}};
-  if (!gpu.is_cpu()) {
-    for (const auto& precision : precisions(gpu)) columns.emplace_back(gpu, precision);
-  }
+  const bool is_timed = !gpu.is_cpu() && !is_simulated(gpu);
+  for (const auto& precision : precisions(gpu)) columns.emplace_back(gpu, precision);
+  if (gpu.is_cpu()) columns.pop_back();  // once is enough
   std::printf("Products of two n x n matrices. %s.\n\n%7s", machine().c_str(), "n");
   for (const auto& [device, precision] : columns) {
     std::printf("%28s", name_of(device, precision).c_str());
   }
-  std::puts(gpu.is_cpu() ? "" : "  CPU/GPU, float32");
-
+  std::puts(is_timed ? "  CPU/GPU, float32" : "");
   std::vector<Figure> figures;  // of the last row
   double longest = 0;           // of all, in seconds
   int n = 0, crossing = 0;      // the least n from which on the GPU was faster
@@ -36,27 +35,23 @@ int main() {
     }
     figures = measure(contenders, 0.1);
     std::printf("%7d", n);
-    for (const auto& [is_right, time] : figures) {
-      std::printf("%28s", text_of({is_right, time}).c_str());
-      if (!is_right) return std::puts(""), 1;
-      if (time) longest = std::max(longest, time->median);
+    for (const auto& figure : figures) {
+      std::printf("%28s", text_of(figure).c_str());
+      if (!figure.is_right) return std::puts(""), 1;
+      if (figure.time) longest = std::max(longest, figure.time->median);
     }
-    const auto ratio = gpu.is_cpu() ? "" : speed_up(figures[0], figures[1]);
-    if (!ratio.empty()) std::printf("%18s", ratio.c_str());
+    if (is_timed) std::printf("%18s", speed_up(figures[0], figures[1]).c_str());
     std::puts("");
-    const bool is_faster = !ratio.empty() && figures[0].time->median > figures[1].time->median;
+    const bool is_faster = is_timed && figures[0].time->median > figures[1].time->median;
     crossing = !is_faster ? 0 : crossing == 0 ? n : crossing;
   }
   std::printf("GFLOP/s");
-  for (const auto& [is_right, time] : figures) {
-    if (time) std::printf("%28.0f", 2e-9 * std::pow(n, 3) / time->median);
+  for (const auto& figure : figures) {
+    if (figure.time) std::printf("%28.0f", 2e-9 * std::pow(n, 3) / figure.time->median);
   }
   std::puts("\n");
-
-  if (gpu.is_cpu()) {
-    std::puts("There is no GPU: the CPU against itself would be no comparison.");
-  } else if (is_simulated(gpu)) {
-    std::puts("The GPU is simulated by the CPU: its results are checked, its times say nothing.");
+  if (!is_timed) {
+    std::puts("There is no real GPU to compare the CPU with.");
   } else if (crossing == 0) {
     std::puts("At the largest size the GPU was still the slower one.");
   } else {

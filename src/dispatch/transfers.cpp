@@ -152,15 +152,15 @@ constexpr const char* k_reading_operations[] = {
 
 // Whether two tensors are the same memory, so that LibTorch knows without looking that they are equal.
 bool is_same_memory(const at::Tensor& a, const at::Tensor& b) {
-  return a.is_alias_of(b) && a.storage_offset() == b.storage_offset() &&
-         a.strides() == b.strides() && a.dtype() == b.dtype() && a.is_conj() == b.is_conj() &&
-         a.is_neg() == b.is_neg();
+  return a.has_storage() && b.has_storage() && a.is_alias_of(b) &&
+         a.storage_offset() == b.storage_offset() && a.strides() == b.strides() &&
+         a.dtype() == b.dtype() && a.is_conj() == b.is_conj() && a.is_neg() == b.is_neg();
 }
 
 // How many values such a kernel reads. tests/ledger_truth_test.cpp asks LibTorch's own.
 int reads_of(const std::string& name, c10::ArrayRef<c10::IValue> arguments) {
   const at::Tensor& self = arguments[0].toTensor();
-  if (name == "nonzero" || name == "masked_select") return 1;
+  if (name == "nonzero" || name == "masked_select" || self.is_nested()) return 1;
   if (self.numel() == 0) return 0;
   if (name == "equal") {
     const at::Tensor& other = arguments[1].toTensor();

@@ -99,7 +99,7 @@ void wait_for_server(const LaunchEnvironment& launch,
       return;
     } catch (const std::system_error& error) {
       if (std::chrono::steady_clock::now() > deadline) {
-        throw_not_joined(launch, std::string("until the time-out nobody has answered there (") +
+        throw_not_joined(launch, std::string("nothing answered there within the time-out (") +
                                      error.code().message() + "); " +
                                      (launch.agent_serves ? "torchrun" : "rank 0") +
                                      " has not come, or cannot be reached.");

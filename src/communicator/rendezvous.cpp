@@ -47,9 +47,9 @@ std::istream& operator>>(std::istream& in, Peer& peer) {
 
 // The protocol. A store may outlive a group: torchrun keeps its own over restarts, and the restart
 // count does not tell the groups apart, as each machine's torchrun counts for itself. So each rank
-// says hello with a number that nobody had before; rank 0 answers to the number with the name of
+// says hello with a new random number; rank 0 answers to the number with the name of
 // the group, and under that name the ranks introduce themselves and rank 0 gives its verdict. What
-// a dead rank left behind is answered too, and not heard.
+// a dead rank left behind is answered too, and then ignored.
 class Meeting {
  public:
   Meeting(const LaunchEnvironment& launch, Clock::time_point deadline,

@@ -382,9 +382,8 @@ TEST(Fault, StoppedBeforeAllReduce) {
   joined.barrier();
   if (is_victim()) ::raise(SIGSTOP);
   const auto x = torch::ones({3});
-  said([&] {
-    joined.all_reduce(x);
-  });  // the script looks: the time-out of one may end the other's wait
+  // The script looks for the time-out: that of one rank may end the other's wait.
+  said([&] { joined.all_reduce(x); });
 }
 
 TEST(Fault, KilledAtTheEnd) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
+#include <ATen/Functions.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 #include <use_gpu/device.hpp>
 #include <use_gpu/diagnosis.hpp>
 
@@ -328,6 +330,21 @@ TEST(ExplainGpus, HasARemedyForALaunchThatFails) {
     EXPECT_TRUE(has(text, texts.first));
     EXPECT_TRUE(has(text, texts.second));
   }
+}
+
+TEST(QueryGpus, ShowsThisProcessOnTheSimulatedGpuThatItUses) {
+  if (num_gpus() != 2 || !test::simulated()) GTEST_SKIP() << "needs 2 simulated GPUs";
+  const auto x = at::ones({1 << 20}, at::device(gpu(1)));
+  const auto report = query_gpus();
+  ASSERT_EQ(report.gpus.size(), 2U);
+  for (const auto& card : report.gpus) {
+    EXPECT_EQ(card.name, "Simulated GPU");
+    EXPECT_EQ(card.memory_total_bytes, std::uint64_t{8} << 30);
+  }
+  const auto& processes = report.gpus[1].processes;
+  ASSERT_EQ(processes.size(), 1U);
+  EXPECT_EQ(processes[0].pid, static_cast<unsigned>(::getpid()));
+  EXPECT_GE(processes[0].memory_bytes, x.nbytes());
 }
 
 // Whatever this machine is.

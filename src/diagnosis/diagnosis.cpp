@@ -80,8 +80,8 @@ const char* remedy(int code) {
              "ASAN_OPTIONS=protect_shadow_gap=0.";
     case k_cuda_initialization:
       return "A process that was forked by one which uses CUDA cannot use it: start a new one "
-             "(exec; "
-             "in Python the start method \"spawn\"). Otherwise see `sudo dmesg | grep NVRM`, and "
+             "(exec; in Python the start method \"spawn\"). Otherwise see `sudo dmesg | grep "
+             "NVRM`, and "
              "restart the container or the machine.";
     case k_cuda_devices_unavailable:
       return "They are busy or closed: their compute mode is exclusive and another program has "

@@ -67,12 +67,15 @@ class Plan {
 
 }  // namespace
 
-Contender cublaslt_contender(std::int64_t n, c10::Device device) {
-  const Matmul matmul(n, device, k_bf16);
-  const auto plan = std::make_shared<Plan>(matmul.a(), matmul.b());
-  return {label(device) + " bf16 cublasLt " + std::to_string(n),
-          {device},
-          [plan] { return std::vector{plan->run()}; },
-          check_of({matmul}),
-          matmul.least_seconds()};
+std::function<Contender()> cublaslt_contender(std::int64_t n, c10::Device device) {
+  if (!device.is_cuda() || is_simulated(device)) return nullptr;
+  return [=]() -> Contender {
+    const Matmul matmul(n, device, k_bf16);
+    const auto plan = std::make_shared<Plan>(matmul.a(), matmul.b());
+    return {label(device) + " bf16 cublasLt " + std::to_string(n),
+            {device},
+            [plan] { return std::vector{plan->run()}; },
+            check_of({matmul}),
+            matmul.least_seconds()};
+  };
 }

@@ -4,9 +4,18 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "measuring/contender.hpp"
 
-/// The product of two random n by n matrices in bf16, into memory that is there already, by the
-/// algorithm that cuBLASLt recommends.
-[[nodiscard]] Contender cublaslt_contender(std::int64_t n, c10::Device device);
+#ifdef USE_GPU_WITH_CUBLASLT
+
+/// Makes the product of two random n by n matrices in bf16, into memory that is there already, by the
+/// algorithm that cuBLASLt recommends. Nothing for any device but a real CUDA GPU.
+[[nodiscard]] std::function<Contender()> cublaslt_contender(std::int64_t n, c10::Device device);
+
+#else
+
+inline std::function<Contender()> cublaslt_contender(std::int64_t, c10::Device) { return nullptr; }
+
+#endif

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
+#include <use_gpu/device.hpp>
+
 #include <ATen/DeviceAccelerator.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <use_gpu/device.hpp>
 #include <use_gpu/errors.hpp>
+#include <use_gpu/log.hpp>
 
 #include <algorithm>
 #include <charconv>
@@ -11,7 +13,6 @@
 #include <string>
 
 #include "device_check.hpp"
-#include "messages/log_message.hpp"
 #include "messages/message.hpp"
 
 namespace use_gpu {
@@ -30,7 +31,7 @@ c10::Device device_at(c10::DeviceType type, int index) {
 
 [[noreturn]] void throw_not_a_device(std::string_view name) {
   throw DeviceError(
-      "parse_device: " + in_quotes(name) +
+      "parse_device: " + detail::in_quotes(name) +
       " names no device. Accepted are \"cpu\", \"gpu\", \"gpu:1\", \"auto\" (a GPU if there "
       "is one) and LibTorch's own names such as \"cuda\" or \"cuda:1\": lower case, no "
       "spaces, indices 0 to 127.");
@@ -74,7 +75,7 @@ c10::Device gpu(int index) {
 
 int num_gpus() noexcept {
   try {
-    return count_devices(gpu_type());
+    return detail::count_devices(gpu_type());
   } catch (...) {
     return 0;
   }
@@ -102,7 +103,9 @@ std::vector<c10::Device> try_all_gpus() {
   return devices;
 }
 
-bool same_device(c10::Device a, c10::Device b) { return a == b || with_index(a) == with_index(b); }
+bool same_device(c10::Device a, c10::Device b) {
+  return a == b || detail::with_index(a) == detail::with_index(b);
+}
 
 c10::Device parse_device(std::string_view name) {
   const auto colon = name.find(':');
@@ -119,16 +122,16 @@ c10::Device parse_device(std::string_view name) {
 }
 
 void synchronize(c10::Device device) {
-  device = present_device(device);
-  if (is_always_there(device)) return;
+  device = detail::present_device(device);
+  if (detail::is_always_there(device)) return;
   // LibTorch goes back to the device that was current, and would make a CUDA context on it.
   const c10::DeviceGuard current(device);
   c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
 }
 
 std::optional<DeviceMemory> device_memory(c10::Device device) {
-  device = present_device(device);
-  if (is_always_there(device)) return std::nullopt;
+  device = detail::present_device(device);
+  if (detail::is_always_there(device)) return std::nullopt;
   auto* const allocator = dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device.type()));
   if (allocator == nullptr) return std::nullopt;
   try {

@@ -8,7 +8,7 @@
 
 #include "messages/quiet_warnings.hpp"
 
-namespace use_gpu {
+namespace use_gpu::detail {
 namespace {
 
 [[noreturn]] void throw_not_found(c10::Device device) {
@@ -52,4 +52,4 @@ c10::Device present_device(c10::Device device) {
   return with_index(device);
 }
 
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

@@ -5,7 +5,7 @@
 
 #include <c10/core/Device.h>
 
-namespace use_gpu {
+namespace use_gpu::detail {
 
 /// The CPU and "meta": devices of which there is always one, so that an index says nothing.
 [[nodiscard]] bool is_always_there(c10::Device device);
@@ -19,4 +19,4 @@ namespace use_gpu {
 /// with_index(device), or DeviceError with the device, what exists, and the call that falls back.
 [[nodiscard]] c10::Device present_device(c10::Device device);
 
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

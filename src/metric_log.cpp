@@ -7,20 +7,16 @@
 #include <c10/core/Event.h>
 #include <c10/core/InferenceMode.h>
 #include <use_gpu/errors.hpp>
-#include <use_gpu/tensor.hpp>
 #include <use_gpu/transfers.hpp>
 
 #include <array>
 
 #include "device_check.hpp"
 #include "messages/message.hpp"
+#include "metric_log_cuda.hpp"
+#include "tensor_summary.hpp"
 
 namespace use_gpu {
-
-#ifdef USE_GPU_WITH_CUDA
-bool is_captured(c10::Stream stream);  // into a CUDA graph; metric_log_cuda.cpp
-#endif
-
 namespace {
 
 constexpr std::int64_t k_largest_block = std::int64_t{1} << 27;  // the two take 2 GB
@@ -39,25 +35,22 @@ bool is_real_number(const at::Tensor& x) {
 
 [[noreturn]] void throw_no_number(const at::Tensor& x) {
   throw ArgumentError("MetricLog::push: one real number was expected, found " +
-                      clipped(describe(x), 100) +
+                      detail::clipped(detail::summary(x), 100) +
                       ". Reduce it first, for example with x.mean(), or give it a value.");
 }
 
 [[noreturn]] void throw_elsewhere(const at::Tensor& x, c10::Device device) {
   throw DeviceMismatch(
-      "MetricLog::push: the log is on " + device.str() + ", value is " + describe(x) +
+      "MetricLog::push: the log is on " + device.str() + ", value is " + detail::summary(x) +
       ". Make the log where the values are computed: " + "use_gpu::MetricLog log(value.device()).");
 }
 
-void check_not_captured([[maybe_unused]] c10::Stream stream) {
-#ifdef USE_GPU_WITH_CUDA
-  if (stream.device().is_cuda() && is_captured(stream)) {
-    throw ArgumentError(
-        "MetricLog: a CUDA graph is being captured, and each of its replays would use the same "
-        "place of the log. Capture what computes the value; call push and values outside, after "
-        "each replay.");
-  }
-#endif
+void check_not_captured(c10::Stream stream) {
+  if (!detail::is_captured(stream)) return;
+  throw ArgumentError(
+      "MetricLog: a CUDA graph is being captured, and each of its replays would use the same "
+      "place of the log. Capture what computes the value; call push and values outside, after "
+      "each replay.");
 }
 
 }  // namespace
@@ -65,9 +58,9 @@ void check_not_captured([[maybe_unused]] c10::Stream stream) {
 // Two blocks on the device are filled in turn, each with pinned memory on the host to be copied to.
 // The copy goes into the stream that fills the block, so the device cannot fill it again too early;
 // the host reads its memory behind an event.
-class MetricLog::Blocks {
+class detail::MetricBlocks {
  public:
-  Blocks(c10::Device device, std::int64_t size)
+  MetricBlocks(c10::Device device, std::int64_t size)
       : size_(size), guard_(device.type()), stream_(guard_.getStream(device)) {
     const c10::InferenceMode written_in_any_mode(false);
     const auto numbers = at::TensorOptions(device.is_mps() ? at::kFloat : at::kDouble);
@@ -80,12 +73,12 @@ class MetricLog::Blocks {
 
   // Here and below: recording, waiting for and destroying an event on another device than the
   // current one would make a CUDA context on that.
-  ~Blocks() {
+  ~MetricBlocks() {
     const c10::DeviceGuard current(stream_.device());
     for (auto& block : blocks_) block.copied.reset();
   }
-  Blocks(const Blocks&) = delete;
-  Blocks& operator=(const Blocks&) = delete;
+  MetricBlocks(const MetricBlocks&) = delete;
+  MetricBlocks& operator=(const MetricBlocks&) = delete;
 
   void push(const at::Tensor& value, std::vector<double>& values) {
     follow_current_stream();
@@ -175,9 +168,9 @@ class MetricLog::Blocks {
 };
 
 MetricLog::MetricLog(c10::Device device, std::int64_t block_size)
-    : device_(present_device(device)) {
+    : device_(detail::present_device(device)) {
   check_block_size(block_size);
-  if (!device_.is_cpu()) blocks_ = std::make_unique<Blocks>(device_, block_size);
+  if (!device_.is_cpu()) blocks_ = std::make_unique<detail::MetricBlocks>(device_, block_size);
 }
 MetricLog::~MetricLog() = default;
 MetricLog::MetricLog(MetricLog&& other) noexcept = default;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
+#include <use_gpu/module_ref.hpp>
+
 #include <torch/nn/module.h>
 #include <use_gpu/errors.hpp>
-#include <use_gpu/module_ref.hpp>
 
 namespace use_gpu {
 namespace {

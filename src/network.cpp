@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
+#include <use_gpu/network.hpp>
+
 #include <torch/nn/module.h>
 #include <use_gpu/device.hpp>
 #include <use_gpu/errors.hpp>
-#include <use_gpu/network.hpp>
+#include <use_gpu/log.hpp>
 #include <use_gpu/transfers.hpp>
 
 #include <algorithm>
@@ -11,34 +13,44 @@
 #include <utility>
 
 #include "device_check.hpp"
-#include "messages/log_message.hpp"
 #include "messages/message.hpp"
 #include "messages/text_table.hpp"
 #include "network_tensors/data_swap.hpp"
 #include "network_tensors/named_tensors.hpp"
-#include "tensor_bytes.hpp"
+#include "tensor_summary.hpp"
 
 namespace use_gpu {
 namespace {
 
-// Parameters, their gradients and buffers, tied ones once.
-std::vector<at::Tensor> all_tensors(const torch::nn::Module& net) {
-  auto all = distinct_tensors(named_tensors_of(net));
-  for (std::size_t i = 0, count = all.size(); i < count; ++i) {
-    if (all[i].grad().defined()) all.push_back(all[i].grad());
+// These tensors, tied ones once, each followed by its gradient if it has one; and their names.
+std::vector<std::pair<std::string, at::Tensor>> with_gradients(const detail::NamedTensors& named) {
+  std::vector<std::pair<std::string, at::Tensor>> all;
+  for (const auto& name : detail::distinct_names(named)) {
+    const auto& x = named.at(name);
+    all.emplace_back(name, x);
+    if (x.grad().defined()) all.emplace_back("the gradient of " + name, x.grad());
   }
   return all;
 }
 
-void warn_if_nothing_is_registered(const torch::nn::Module& net, std::string_view function) {
-  if (!net.parameters().empty() || !net.buffers().empty() || !net.children().empty()) return;
-  log_message(LogLevel::warning, std::string(function) + "(" + clipped(net.name(), 60) +
+void warn_nothing_registered(const torch::nn::Module& net) {
+  log_message(LogLevel::warning, "place(" + detail::clipped(net.name(), 60) +
                                      "): nothing registered: was register_module forgotten?");
 }
 
+// Module::to is virtual, and may have moved what it was not to, or replaced it.
+void check_arrived(const torch::nn::Module& net, c10::Device device) {
+  for (const auto& [name, x] : with_gradients(detail::named_tensors_of(net))) {
+    if (same_device(x.device(), device)) continue;
+    throw DeviceError("place: " + detail::clipped(name, 120) + " went to " + x.device().str() +
+                      " instead of " + device.str() + ": does a module override to()?");
+  }
+}
+
 PlacedTensor placed(const std::string& name, const at::Tensor& x, bool is_buffer) {
-  return {name,       is_buffer,  c10::getDtypeNames(x.scalar_type()).first, x.sizes().vec(),
-          x.device(), bytes_of(x)};
+  return {
+      name,       is_buffer,          c10::getDtypeNames(x.scalar_type()).first, x.sizes().vec(),
+      x.device(), detail::bytes_of(x)};
 }
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
@@ -51,25 +63,22 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 
 void place(ModuleRef net, c10::Device device) {
   torch::nn::Module& module = net.get();
-  device = present_device(device);
-  warn_if_nothing_is_registered(module, "place");
+  device = detail::present_device(device);
+  const auto named = detail::named_tensors_of(module);
+  if (named.empty() && module.children().empty()) warn_nothing_registered(module);
   const c10::InferenceMode no_inference_mode(false);  // for modules that override to()
   const at::NoGradGuard no_grad;
   const AllowTransfers certain;
 
   // What can fail for want of memory or of a kernel comes first and changes nothing.
   std::vector<std::pair<at::Tensor, at::Tensor>> moves;
-  for (const auto& x : all_tensors(module)) {
-    if (!same_device(x.device(), device)) moves.emplace_back(x, data_on(device, x));
+  for (const auto& [name, x] : with_gradients(named)) {
+    if (!same_device(x.device(), device)) moves.emplace_back(x, detail::data_on(device, x));
   }
-  DataSwap swap;
+  detail::DataSwap swap;
   for (const auto& [x, data] : moves) swap.swap(x, data);
   module.to(device);
-  const Placement result = placement(module);
-  if (!result.tensors().empty() && !same_device(result.single_device(), device)) {
-    throw DeviceError("place: the network went to " + result.single_device().str() +
-                      " instead of " + device.str() + ": does one of its modules override to()?");
-  }
+  check_arrived(module, device);
   swap.commit();
 }
 
@@ -101,10 +110,10 @@ c10::Device Placement::single_device() const {
       strays += (strays.empty() ? "" : ", ") + x.name + " on " + x.device.str();
   }
   if (strays.empty()) return first;
-  throw DeviceMismatch(
-      "placement: the network is on several devices: " + clipped(tensors_.front().name, 60) +
-      " on " + first.str() + ", but " + clipped(strays, 150) +
-      ". use_gpu::place(net, device) puts all of it on one.");
+  throw DeviceMismatch("placement: the network is on several devices: " +
+                       detail::clipped(tensors_.front().name, 60) + " on " + first.str() +
+                       ", but " + detail::clipped(strays, 150) +
+                       ". use_gpu::place(net, device) puts all of it on one.");
 }
 
 Placement placement(ConstModuleRef net) {
@@ -120,7 +129,7 @@ Placement placement(ConstModuleRef net) {
 }
 
 std::ostream& operator<<(std::ostream& out, const Placement& placement) {
-  TextTable table({"name", "kind", "dtype", "shape", "device", "bytes"});
+  detail::TextTable table({"name", "kind", "dtype", "shape", "device", "bytes"});
   for (const auto& x : placement.tensors()) {
     table.add_row({x.name, x.is_buffer ? "buffer" : "parameter", x.dtype, shape_text(x.shape),
                    x.device.str(), std::to_string(x.bytes)});

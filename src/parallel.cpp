@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
+#include <use_gpu/parallel.hpp>
+
 #include <ATen/Parallel.h>
 #include <ATen/ThreadLocalState.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <use_gpu/device.hpp>
 #include <use_gpu/errors.hpp>
-#include <use_gpu/parallel.hpp>
+#include <use_gpu/log.hpp>
 
 #include <algorithm>
 #include <exception>
@@ -14,7 +16,6 @@
 #include <thread>
 
 #include "device_check.hpp"
-#include "messages/log_message.hpp"
 #include "messages/message.hpp"
 
 // Those of the OpenMP and the MKL that LibTorch itself uses; null where it uses none. Not linked:
@@ -61,9 +62,9 @@ class FirstError {
     }
     try {
       constexpr std::size_t k_most_bytes = 1000;
-      log_message(LogLevel::error, "parallel_on: entry " + std::to_string(entry) + ", on " +
-                                       device.str() +
-                                       ", failed: " + clipped(current_message(), k_most_bytes));
+      log_message(LogLevel::error,
+                  "parallel_on: entry " + std::to_string(entry) + ", on " + device.str() +
+                      ", failed: " + detail::clipped(current_message(), k_most_bytes));
     } catch (...) {  // no memory for a text: the error itself is kept
     }
   }
@@ -89,7 +90,7 @@ void parallel_on(const std::vector<c10::Device>& devices,
   if (devices.empty()) return;
   std::vector<c10::Stream> streams;  // each knows its device
   for (const auto device : devices) {
-    const auto present = present_device(device);
+    const auto present = detail::present_device(device);
     streams.push_back(c10::impl::VirtualGuardImpl(present.type()).getStream(present));
   }
   const int share = std::max(1, at::get_num_threads() / static_cast<int>(devices.size()));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-#include <torch/nn/module.h>
 #include <use_gpu/parameters.hpp>
+
+#include <torch/nn/module.h>
 #include <use_gpu/transfers.hpp>
 
 #include <stdexcept>
@@ -22,44 +23,43 @@ namespace fs = std::filesystem;
 
 [[noreturn]] void throw_file_error(const char* function, const fs::path& file,
                                    const std::string& cause) {
-  const auto name = file.empty() ? "an empty file name" : clipped(file.string(), 120);
-  throw_parameter_error(std::string(function) + ": " + name + ": " + cause);
+  const auto name = file.empty() ? "an empty file name" : detail::clipped(file.string(), 120);
+  detail::throw_parameter_error(std::string(function) + ": " + name + ": " + cause);
 }
 
-// What is in the network, in host memory; a tensor on the CPU is itself, tied ones are one.
-NamedTensors host_tensors_of(const torch::nn::Module& net, const std::string& function) {
-  const auto all = named_tensors_of(net);
-  Differences differences;
+// These tensors in host memory; one on the CPU is itself, tied ones are one.
+detail::NamedTensors on_host(const detail::NamedTensors& all, const std::string& function) {
+  detail::Differences differences;
   for (const auto& [name, x] : all) {
-    const auto trouble = trouble_with(x);
+    const auto trouble = detail::trouble_with(x);
     if (!trouble.empty()) differences.push_back(name + " is " + trouble);
   }
-  throw_if_any(function + ": there are tensors whose values cannot be read",
-               std::move(differences));
-  const auto distinct = distinct_tensors(all);
-  const auto host = gather_to_host(distinct);
+  detail::throw_if_any(function + ": there are tensors whose values cannot be read",
+                       std::move(differences));
+  const auto distinct = detail::distinct_tensors(all);
+  const auto host = detail::gather_to_host(distinct);
   std::unordered_map<at::TensorImpl*, at::Tensor> host_of;
   for (std::size_t i = 0; i < host.size(); ++i) {
     host_of.emplace(distinct[i].unsafeGetTensorImpl(), host[i]);
   }
-  NamedTensors values;
+  detail::NamedTensors values;
   for (const auto& [name, x] : all) values.emplace(name, host_of.at(x.unsafeGetTensorImpl()));
   return values;
 }
 
 bool same_bytes(const at::Tensor& a, const at::Tensor& b) {
-  const auto bytes = [](const at::Tensor& x) { return flatten({x}).view(at::kByte); };
+  const auto bytes = [](const at::Tensor& x) { return detail::flatten({x}).view(at::kByte); };
   return a.is_same(b) || (a.device() == b.device() && bytes(a).equal(bytes(b)));
 }
 
 // Checks everything, then writes in place.
-void write_values(const torch::nn::Module& net, const NamedTensors& values, bool all_names,
+void write_values(const torch::nn::Module& net, const detail::NamedTensors& values, bool all_names,
                   const std::string& what) {
-  const auto known = named_tensors_of(net);
-  Differences differences;
+  const auto known = detail::named_tensors_of(net);
+  detail::Differences differences;
   std::vector<at::Tensor> targets;
   std::vector<at::Tensor> sources;
-  std::unordered_map<at::TensorImpl*, NamedTensors::const_iterator> written;
+  std::unordered_map<at::TensorImpl*, detail::NamedTensors::const_iterator> written;
   for (auto value = values.begin(); value != values.end(); ++value) {
     const auto& [name, source] = *value;
     const auto found = known.find(name);
@@ -67,7 +67,7 @@ void write_values(const torch::nn::Module& net, const NamedTensors& values, bool
       differences.push_back(name + " is not in the network");
       continue;
     }
-    const auto text = difference(found->second, source);
+    const auto text = detail::difference(found->second, source);
     if (!text.empty()) {
       differences.push_back(name + ' ' + text);
       continue;
@@ -84,7 +84,7 @@ void write_values(const torch::nn::Module& net, const NamedTensors& values, bool
   for (const auto& [name, target] : known) {
     if (all_names && !values.contains(name)) differences.push_back(name + " is missing");
   }
-  throw_if_any(what, std::move(differences));
+  detail::throw_if_any(what, std::move(differences));
 
   // A value may be another parameter of this network, which is written to before it is read.
   std::unordered_set<const void*> storages;
@@ -93,7 +93,7 @@ void write_values(const torch::nn::Module& net, const NamedTensors& values, bool
     const bool shared = storages.contains(sources[i].storage().unsafeGetStorageImpl());
     if (shared && !sources[i].is_same(targets[i])) sources[i] = sources[i].clone();
   }
-  scatter(sources, targets);
+  detail::scatter(sources, targets);
 }
 
 }  // namespace
@@ -103,9 +103,9 @@ std::map<std::string, at::Tensor> read_parameters(ConstModuleRef net) {
   // The copies may be changed by whoever gets them, in inference mode or not.
   const c10::InferenceMode no_inference_mode(false);
   const at::NoGradGuard no_grad;
-  auto values = host_tensors_of(net.get(), "read_parameters");
+  const auto all = detail::named_tensors_of(net.get());
+  auto values = on_host(all, "read_parameters");
   std::unordered_map<at::TensorImpl*, at::Tensor> copies;
-  const auto all = named_tensors_of(net.get());
   for (auto& [name, value] : values) {
     // What was on the CPU, and contiguous, is still the network's own.
     if (!value.is_alias_of(all.at(name))) continue;
@@ -127,13 +127,13 @@ void write_parameters(ModuleRef net, const std::map<std::string, at::Tensor>& va
 void save_parameters(ConstModuleRef net, const fs::path& file) {
   const AllowTransfers certain;
   const c10::InferenceMode inference;
-  const auto values = host_tensors_of(net.get(), "save_parameters");
+  const auto values = on_host(detail::named_tensors_of(net.get()), "save_parameters");
   try {
-    std::vector<StoredTensor> stored;
-    for (const auto& [name, value] : values) stored.push_back(to_stored(name, value));
-    auto parts = make_safetensors(std::move(stored));
+    std::vector<detail::StoredTensor> stored;
+    for (const auto& [name, value] : values) stored.push_back(detail::to_stored(name, value));
+    auto parts = detail::make_safetensors(std::move(stored));
     parts.data.insert(parts.data.begin(), std::as_bytes(std::span(parts.header)));
-    write_atomically(file, parts.data);
+    detail::write_atomically(file, parts.data);
   } catch (const std::runtime_error& error) {
     throw_file_error("save_parameters", file, error.what());
   }
@@ -144,12 +144,12 @@ void load_parameters(ModuleRef net, const fs::path& file) {
   const c10::InferenceMode inference;
   const torch::nn::Module& module = net.get();
   try {
-    const MappedFile mapped(file);
-    NamedTensors values;
-    for (const auto& stored : parse_safetensors(mapped.bytes()))
-      values.emplace(stored.name, to_tensor(stored));
+    const detail::MappedFile mapped(file);
+    detail::NamedTensors values;
+    for (const auto& stored : detail::parse_safetensors(mapped.bytes()))
+      values.emplace(stored.name, detail::to_tensor(stored));
     write_values(module, values, /*all_names=*/true,
-                 "load_parameters: " + clipped(file.string(), 110) +
+                 "load_parameters: " + detail::clipped(file.string(), 110) +
                      " does not fit the network (build the one that was saved)");
   } catch (const std::runtime_error& error) {
     throw_file_error("load_parameters", file, error.what());

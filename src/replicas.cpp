@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include <use_gpu/replicas.hpp>
+
 #include <ATen/OpMathType.h>
 #include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/empty_like.h>
@@ -7,7 +9,6 @@
 #include <use_gpu/device.hpp>
 #include <use_gpu/errors.hpp>
 #include <use_gpu/network.hpp>
-#include <use_gpu/replicas.hpp>
 #include <use_gpu/tensor.hpp>
 #include <use_gpu/transfers.hpp>
 
@@ -26,43 +27,43 @@ namespace {
 using torch::nn::Module;
 using Tensors = std::vector<at::Tensor>;
 
-// What make() returns for each device, checked to be alike.
-std::vector<Module*> make_replicas(std::size_t count, const std::function<ModuleRef()>& make) {
+// What make() returns for each device, checked to be alike; and its structures, to be filled in.
+std::vector<Module*> make_replicas(std::size_t count, const std::function<ModuleRef()>& make,
+                                   std::vector<detail::NamedTensors>& structures) {
   std::vector<Module*> nets;
   for (std::size_t i = 0; i < count; ++i) nets.push_back(&make().get());
-  check_distinct("mirror", nets);
-  std::vector<NamedTensors> structures;
-  for (const auto* net : nets) structures.push_back(structure_of(*net));
-  auto differences = differences_between(structures, " is missing in ");
+  detail::check_distinct("mirror", nets);
+  for (const auto* net : nets) structures.push_back(detail::structure_of(*net));
+  auto differences = detail::differences_between(structures, " is missing in ");
   for (std::size_t i = 0; i < count; ++i) {
     for (const auto& [name, x] : structures[i]) {
-      const auto trouble = x.defined() ? trouble_with(x) : "";
+      const auto trouble = x.defined() ? detail::trouble_with(x) : "";
       if (!trouble.empty())
-        differences.push_back(name + " is " + trouble + " in " + replica_name(i));
+        differences.push_back(name + " is " + trouble + " in " + detail::replica_name(i));
     }
   }
-  throw_if_any("mirror: what make() returned cannot be made equal", std::move(differences));
+  detail::throw_if_any("mirror: what make() returned cannot be made equal", std::move(differences));
   return nets;
 }
 
 // Copies the values of the first to all, and puts them all on their devices.
-void copy_values(const std::vector<Module*>& nets, const std::vector<c10::Device>& devices,
-                 DataSwap& swap) {
-  const auto first = structure_of(*nets.front());
-  const auto names = distinct_names(first);
-  const auto values = gather_to_host(tensors_named(names, first));
+void copy_values(const std::vector<Module*>& nets,
+                 const std::vector<detail::NamedTensors>& structures,
+                 const std::vector<c10::Device>& devices, detail::DataSwap& swap) {
+  const auto names = detail::distinct_names(structures.front());
+  const auto values = detail::gather_to_host(detail::tensors_named(names, structures.front()));
   // All is written before anything changes place, so that running out of memory costs the first
   // one nothing.
   std::vector<std::pair<at::Tensor, at::Tensor>> moves;
   for (std::size_t i = 0; i < nets.size(); ++i) {
-    const auto tensors = tensors_named(names, structure_of(*nets[i]));
+    const auto tensors = detail::tensors_named(names, structures[i]);
     Tensors sources;
     Tensors targets;
     for (std::size_t k = 0; k < names.size(); ++k) {
       const auto& x = tensors[k];
       if (const auto& gradient = x.grad();
           gradient.defined() && !same_device(gradient.device(), devices[i])) {
-        moves.emplace_back(gradient, data_on(devices[i], gradient));
+        moves.emplace_back(gradient, detail::data_on(devices[i], gradient));
       }
       const bool stays = same_device(x.device(), devices[i]);
       if (stays && i == 0) continue;
@@ -73,7 +74,7 @@ void copy_values(const std::vector<Module*>& nets, const std::vector<c10::Device
       if (!in_place) moves.emplace_back(x, targets.back());
     }
     const c10::InferenceMode inference;  // in which tensors that were made in it can be written too
-    scatter(sources, targets);
+    detail::scatter(sources, targets);
   }
   for (const auto& [x, data] : moves) swap.swap(x, data);
   for (std::size_t i = 0; i < nets.size(); ++i) place(*nets[i], devices[i]);
@@ -95,21 +96,21 @@ void copy_training_mode(const Module& from, Module& to) {
 }
 
 // One replica's gradients of the parameters with these names; zeros where there is none.
-Tensors gradients_of(const NamedTensors& parameters, const std::vector<std::string>& names,
-                     const std::string& replica, Differences& differences) {
+Tensors gradients_of(const detail::NamedTensors& parameters, const std::vector<std::string>& names,
+                     const std::string& replica, detail::Differences& differences) {
   Tensors gradients;
   for (const auto& name : names) {
     const auto& parameter = parameters.at(name);
     gradients.push_back(parameter.grad().defined() ? parameter.grad() : at::zeros_like(parameter));
     const auto& x = gradients.back();
-    if (!trouble_with(x).empty() || x.scalar_type() != parameter.scalar_type()) {
+    if (!detail::trouble_with(x).empty() || x.scalar_type() != parameter.scalar_type()) {
       differences.push_back(name + "'s gradient in " + replica + " is " + describe(x) +
                             ", not dense and of the parameter's dtype");
     }
     for (const auto device : {parameter.device(), x.device()}) {
       if (device == gradients.front().device()) continue;
       throw DeviceMismatch("average_gradients: " + replica + " is on several devices: " +
-                           clipped(name, 60) + " or its gradient is on " + device.str() +
+                           detail::clipped(name, 60) + " or its gradient is on " + device.str() +
                            ", others are on " + gradients.front().device().str() +
                            ". use_gpu::place(net, device) puts all of it on one.");
     }
@@ -118,40 +119,42 @@ Tensors gradients_of(const NamedTensors& parameters, const std::vector<std::stri
 }
 
 // The mean of the tensors at these positions, for each replica on its device.
-std::vector<Tensors> means_of(const std::vector<Tensors>& replicas, const Bucket& bucket) {
+std::vector<Tensors> means_of(const std::vector<Tensors>& replicas, const detail::Bucket& bucket) {
   const auto first = replicas.front().front().device();
   at::Tensor sum;
   for (const auto& tensors : replicas) {
-    const auto flat = flatten(select(tensors, bucket)).to(first);
+    const auto flat = detail::flatten(detail::select(tensors, bucket)).to(first);
     sum = sum.defined() ? sum.add(flat) : flat.to(at::toOpMathType(flat.scalar_type()));
   }
   const auto dtype = replicas.front()[bucket.front()].scalar_type();
   const auto mean = sum.div(static_cast<std::int64_t>(replicas.size())).to(dtype);
   std::vector<Tensors> means;
   for (const auto& tensors : replicas) {
-    means.push_back(unflatten(mean.to(tensors.front().device()), select(tensors, bucket)));
+    means.push_back(
+        detail::unflatten(mean.to(tensors.front().device()), detail::select(tensors, bucket)));
   }
   return means;
 }
 
 }  // namespace
 
-void mirror_modules(const std::vector<c10::Device>& devices,
-                    const std::function<ModuleRef()>& make) {
+void detail::mirror_modules(const std::vector<c10::Device>& devices,
+                            const std::function<ModuleRef()>& make) {
   if (devices.empty()) {
     throw ArgumentError("mirror: there are no devices. use_gpu::try_all_gpus() is never empty.");
   }
   std::vector<c10::Device> present;
-  for (const auto device : devices) present.push_back(present_device(device));
+  for (const auto device : devices) present.push_back(detail::present_device(device));
   const bool grad_mode = c10::GradMode::is_enabled();
   // Data made in inference mode would refuse every later write outside of it.
   const c10::InferenceMode no_inference_mode(false);
   const at::AutoGradMode callers(grad_mode);
-  const auto nets = make_replicas(present.size(), make);
+  std::vector<detail::NamedTensors> structures;
+  const auto nets = make_replicas(present.size(), make, structures);
   const at::NoGradGuard no_grad;
   const AllowTransfers certain;
-  DataSwap swap;
-  copy_values(nets, present, swap);
+  detail::DataSwap swap;
+  copy_values(nets, structures, present, swap);
   for (auto* net : nets) {
     copy_requires_grad(*nets.front(), *net);
     copy_training_mode(*nets.front(), *net);
@@ -159,19 +162,19 @@ void mirror_modules(const std::vector<c10::Device>& devices,
   swap.commit();
 }
 
-void average_gradients_of(const std::vector<ModuleRef>& replicas) {
+void detail::average_gradients_of(const std::vector<ModuleRef>& replicas) {
   if (replicas.empty())
     throw ArgumentError(
         "average_gradients: there are no replicas; give it what use_gpu::mirror() returned.");
   std::vector<Module*> nets;
   for (const auto& net : replicas) nets.push_back(&net.get());
-  check_distinct("average_gradients", nets);
+  detail::check_distinct("average_gradients", nets);
   if (nets.size() == 1) return;
   const std::string what = "average_gradients: the replicas do not fit each other";
-  std::vector<NamedTensors> parameters;
-  for (const auto* net : nets) parameters.push_back(trainable_parameters_of(*net));
-  throw_if_any(what, differences_between(parameters, " is missing or frozen in "));
-  auto names = distinct_names(parameters.front());
+  std::vector<detail::NamedTensors> parameters;
+  for (const auto* net : nets) parameters.push_back(detail::trainable_parameters_of(*net));
+  detail::throw_if_any(what, detail::differences_between(parameters, " is missing or frozen in "));
+  auto names = detail::distinct_names(parameters.front());
   std::erase_if(names, [&](const std::string& name) {
     return std::none_of(parameters.begin(), parameters.end(),
                         [&](const auto& all) { return all.at(name).grad().defined(); });
@@ -183,21 +186,22 @@ void average_gradients_of(const std::vector<ModuleRef>& replicas) {
   const at::NoGradGuard no_grad;
   const AllowTransfers certain;
   std::vector<Tensors> gradients;
-  Differences differences;
+  detail::Differences differences;
   for (const auto& all : parameters) {
-    gradients.push_back(gradients_of(all, names, replica_name(gradients.size()), differences));
+    gradients.push_back(
+        gradients_of(all, names, detail::replica_name(gradients.size()), differences));
   }
-  throw_if_any(what, std::move(differences));
+  detail::throw_if_any(what, std::move(differences));
 
   std::vector<Tensors> means(nets.size(), Tensors(names.size()));
-  for (const auto& bucket : buckets(gradients.front())) {
+  for (const auto& bucket : detail::buckets(gradients.front())) {
     const auto parts = means_of(gradients, bucket);
     for (std::size_t i = 0; i < nets.size(); ++i) {
       for (std::size_t k = 0; k < bucket.size(); ++k) means[i][bucket[k]] = parts[i][k];
     }
   }
   for (std::size_t i = 0; i < nets.size(); ++i) {
-    write_with_retry([&] { at::_foreach_copy_(gradients[i], means[i]); });
+    detail::write_with_retry([&] { at::_foreach_copy_(gradients[i], means[i]); });
     for (std::size_t k = 0; k < names.size(); ++k) {
       auto& gradient = parameters[i].at(names[k]).mutable_grad();
       if (!gradient.defined()) gradient = gradients[i][k];

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT
+#include <use_gpu/tensor.hpp>
+
 #include <ATen/ATen.h>
 #include <use_gpu/device.hpp>
 #include <use_gpu/errors.hpp>
-#include <use_gpu/tensor.hpp>
 #include <use_gpu/transfers.hpp>
 
 #include <algorithm>
-#include <limits>
 #include <ostream>
 #include <sstream>
 
 #include "device_check.hpp"
 #include "messages/message.hpp"
+#include "tensor_summary.hpp"
 
 namespace use_gpu {
 namespace {
@@ -20,24 +21,10 @@ namespace {
 constexpr std::size_t k_name_length = 24;
 constexpr std::size_t k_shape_length = 30;
 
-std::string text_of(const at::Tensor& x, std::size_t shape_length) {
-  std::ostringstream shape;
-  if (x.is_nested()) {
-    shape << "[nested]";  // a size for each of its tensors
-  } else {
-    shape << x.sizes();
-  }
-  std::ostringstream text;
-  text << c10::getDtypeNames(x.scalar_type()).first << clipped(shape.str(), shape_length);
-  if (x.layout() != c10::kStrided) text << ' ' << x.layout();
-  text << " on " << x.device();
-  return text.str();
-}
-
 void check_defined(std::string_view operation, std::string_view name, const at::Tensor& x) {
   if (x.defined()) return;
   throw ArgumentError(
-      clipped(operation, 2 * k_name_length) + ": " + clipped(name, k_name_length) +
+      detail::clipped(operation, 2 * k_name_length) + ": " + detail::clipped(name, k_name_length) +
       " is an undefined tensor; give it a value first, for example with torch::ones.");
 }
 
@@ -45,12 +32,12 @@ void check_defined(std::string_view operation, std::string_view name, const at::
 bool fits_anywhere(const at::Tensor& x) { return x.dim() == 0 && x.is_cpu(); }
 
 [[noreturn]] void throw_mismatch(std::string_view operation, const Operand& a, const Operand& b) {
-  const std::string first = clipped(a.name, k_name_length);
-  const std::string second = clipped(b.name, k_name_length);
+  const std::string first = detail::clipped(a.name, k_name_length);
+  const std::string second = detail::clipped(b.name, k_name_length);
   throw DeviceMismatch(
-      clipped(operation, 2 * k_name_length) + ": " + first + " is " +
-      text_of(a.tensor, k_shape_length) + ", " + second + " is " +
-      text_of(b.tensor, k_shape_length) +
+      detail::clipped(operation, 2 * k_name_length) + ": " + first + " is " +
+      detail::summary(a.tensor, k_shape_length) + ", " + second + " is " +
+      detail::summary(b.tensor, k_shape_length) +
       ". Both must be on one device; move one, for example with use_gpu::to_device(" + second +
       ", " + first + ".device()).");
 }
@@ -59,7 +46,7 @@ bool fits_anywhere(const at::Tensor& x) { return x.dim() == 0 && x.is_cpu(); }
 
 at::Tensor to_device(const at::Tensor& x, c10::Device device) {
   check_defined("to_device", "x", x);
-  device = present_device(device);
+  device = detail::present_device(device);
   if (same_device(x.device(), device)) return x;
   const AllowTransfers certain;
   return x.to(device);
@@ -67,7 +54,7 @@ at::Tensor to_device(const at::Tensor& x, c10::Device device) {
 
 at::Tensor copy_to(const at::Tensor& x, c10::Device device) {
   check_defined("copy_to", "x", x);
-  device = present_device(device);
+  device = detail::present_device(device);
   const AllowTransfers certain;
   return x.to(device, x.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
 }
@@ -91,9 +78,7 @@ void check_same_device(std::string_view operation, c10::ArrayRef<Operand> operan
   }
 }
 
-std::string describe(const at::Tensor& x) {
-  return x.defined() ? text_of(x, std::numeric_limits<std::size_t>::max()) : "undefined tensor";
-}
+std::string describe(const at::Tensor& x) { return detail::summary(x); }
 
 Shown show(const at::Tensor& x) { return {x}; }
 

@@ -60,15 +60,18 @@ inline const std::vector<Code>& codes() {
   return all;
 }
 
-// A function without a name for the linker is its library's alone.
+// In our libraries, what has no name for the linker, or one that is not weak as a template's is, is
+// ours; in the others, what has no name is theirs alone.
 inline Owner owner_of(std::uintptr_t address) {
   for (const auto& code : codes()) {
     if (address < code.begin || address >= code.end) continue;
-    Dl_info symbol{};
-    ::dladdr(reinterpret_cast<void*>(address), &symbol);
-    if (symbol.dli_sname == nullptr) return code.is_ours ? Owner::ours : Owner::others;
-    const std::string_view name = symbol.dli_sname;
-    return name.find("7use_gpu") != name.npos ? Owner::ours : Owner::callers;
+    Dl_info place{};
+    ElfW(Sym)* symbol = nullptr;
+    ::dladdr1(reinterpret_cast<void*>(address), &place, reinterpret_cast<void**>(&symbol),
+              RTLD_DL_SYMENT);
+    if (place.dli_sname == nullptr) return code.is_ours ? Owner::ours : Owner::others;
+    const bool is_weak = ELF64_ST_BIND(symbol->st_info) != STB_GLOBAL;
+    return code.is_ours && !is_weak ? Owner::ours : Owner::callers;
   }
   return Owner::others;
 }

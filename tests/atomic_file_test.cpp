@@ -15,7 +15,7 @@
 #include "scratch_folder.hpp"
 #include "tensor_files/mapped_file.hpp"
 
-namespace use_gpu {
+namespace use_gpu::detail {
 namespace {
 
 namespace fs = std::filesystem;
@@ -167,4 +167,4 @@ TEST(WriteAtomically, LeavesTheOldFileOnAFullDisk) {
 }
 
 }  // namespace
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

@@ -14,7 +14,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "communicator/rendezvous.hpp"
 #include "support.hpp"
 
 namespace use_gpu {
@@ -178,13 +177,6 @@ TEST(Communicator, IsMovedNotCopied) {
   EXPECT_EQ(second.size(), 1);
   first = std::move(second);
   EXPECT_EQ(first.size(), 1);
-}
-
-TEST(RanksText, ShortensRuns) {
-  EXPECT_EQ(ranks_text({}), "none");
-  EXPECT_EQ(ranks_text({3}), "3");
-  EXPECT_EQ(ranks_text({0, 1}), "0, 1");
-  EXPECT_EQ(ranks_text({0, 2, 3, 4, 7, 8}), "0, 2 to 4, 7, 8");
 }
 
 }  // namespace

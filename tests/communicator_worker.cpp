@@ -247,6 +247,25 @@ TEST(Group, AveragesGradients) {
   EXPECT_TRUE(all[2].grad().eq(1 / n + 2).all().item<bool>()) << all[2].grad();
 }
 
+// One message to compare, and one for each dtype, as all is on one device and smaller than 64 MB.
+TEST(Group, AveragesGradientsInFewMessages) {
+  auto net = make_net(0);
+  for (auto& x : net->parameters()) x.mutable_grad() = torch::ones_like(x);
+  const auto backend = group().backend();
+  if (backend->getBackendName() != "gloo") GTEST_SKIP() << "some of them go by Gloo, some by NCCL";
+  const auto before = backend->getSequenceNumberForGroup();
+  average_gradients(net, group());
+  const auto messages = backend->getSequenceNumberForGroup() - before;
+  EXPECT_EQ(messages, group().size() == 1 ? 0U : 2U);
+}
+
+TEST(Group, RefusesGradientsThatHaveNoMeanOnEveryRank) {
+  auto net = torch::nn::Linear(2, 2);
+  net->weight.set_data(net->weight.detach().to(at::kFloat8_e4m3fn));
+  EXPECT_TRUE(has(error_of<ParameterError>([&] { average_gradients(net, group()); }), "no mean"));
+  group().barrier();  // and the group goes on
+}
+
 TEST(Group, RefusesNetworksThatDifferOnEveryRank) {
   if (group().size() == 1) GTEST_SKIP() << "one rank cannot differ";
   torch::nn::Linear net(2, group().rank() == 0 ? 3 : 2);

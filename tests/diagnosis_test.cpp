@@ -10,10 +10,10 @@
 #include <iostream>
 #include <map>
 
-#include "diagnosis/gpu_probe.hpp"
+#include "diagnosis/explanation.hpp"
 #include "support.hpp"
 
-namespace use_gpu {
+namespace use_gpu::detail {
 namespace {
 
 using test::has;
@@ -364,4 +364,4 @@ TEST(ExplainGpus, ExplainsThisMachineAndChangesNothing) {
 }
 
 }  // namespace
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

@@ -7,6 +7,7 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
 #include <torch/nn/module.h>
 #include <torch/types.h>
 #include <use_gpu/default_device.hpp>
@@ -25,7 +26,6 @@
 #include <span>
 #include <sstream>
 
-#include "dispatch/dispatch_scope.hpp"
 #include "scratch_folder.hpp"
 #include "support.hpp"
 
@@ -117,8 +117,8 @@ struct World {
     text << "pushed " << log.size() << ", current " << current_gpu().value_or(cpu())
          << ", grad mode " << at::GradMode::is_enabled() << ", inference mode "
          << c10::InferenceMode::is_enabled() << ", key "
-         << c10::impl::tls_is_dispatch_key_included(k_dispatch_key) << ", scope "
-         << (&DispatchState::current() == scope ? "the same" : "another");
+         << c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::DeferredInit) << ", scope "
+         << (c10::ThreadLocalDebugInfo::current() == scope ? "the same" : "another");
     return text.str();
   }
 
@@ -136,7 +136,7 @@ struct World {
   at::Tensor y = torch::ones({2, 3}, other_device());
   MetricLog log;
   std::vector<Before> tensors;
-  const DispatchState* scope = &DispatchState::current();
+  std::shared_ptr<c10::ThreadLocalDebugInfo> scope = c10::ThreadLocalDebugInfo::current();
 };
 
 struct Action {

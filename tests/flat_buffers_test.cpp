@@ -6,7 +6,7 @@
 
 #include "support.hpp"
 
-namespace use_gpu {
+namespace use_gpu::detail {
 namespace {
 
 at::Tensor megabytes(std::int64_t count, c10::Device device = cpu()) {
@@ -98,4 +98,4 @@ TEST(Scatter, TakesOneTransferForEach64Megabytes) {
 }
 
 }  // namespace
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

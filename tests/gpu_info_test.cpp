@@ -10,8 +10,9 @@
 #include <thread>
 
 #include "gpu_info/nvml_loader.hpp"
+#include "gpu_info/nvml_query.hpp"
 
-namespace use_gpu {
+namespace use_gpu::detail {
 namespace {
 
 // fake_nvml.cpp, open for as long as this lives, with that many healthy GPUs to begin with.
@@ -426,4 +427,4 @@ TEST(GpuReport, FitsAHundredColumnsWhateverItHolds) {
 }
 
 }  // namespace
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

@@ -5,7 +5,6 @@
 #include <thread>
 #include <vector>
 
-#include "messages/log_message.hpp"
 #include "support.hpp"
 
 namespace use_gpu {

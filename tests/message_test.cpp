@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace use_gpu {
+namespace use_gpu::detail {
 namespace {
 
 TEST(Clipped, LeavesAloneWhatFits) {
@@ -31,5 +31,21 @@ TEST(InQuotes, ClipsLongTexts) {
   EXPECT_EQ(in_quotes(std::string(1000, 'x')), '"' + std::string(40, 'x') + "...\"");
 }
 
+TEST(Printable, ReplacesControlCharacters) {
+  EXPECT_EQ(printable("a\nb\x1b[1m\x7f\xc3\xa4"), "a?b?[1m?\xc3\xa4");
+}
+
+TEST(NumberRanges, ShortensRuns) {
+  EXPECT_EQ(number_ranges({}), "none");
+  EXPECT_EQ(number_ranges({3}), "3");
+  EXPECT_EQ(number_ranges({0, 1}), "0, 1");
+  EXPECT_EQ(number_ranges({0, 2, 3, 4, 7, 8}), "0, 2 to 4, 7, 8");
+}
+
+TEST(Hex, GivesTwoDigitsForEachByte) {
+  EXPECT_EQ(hex({}), "");
+  EXPECT_EQ(hex(std::as_bytes(std::span("\x07\xfa", 2))), "07fa");
+}
+
 }  // namespace
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

@@ -11,6 +11,7 @@
 #include <use_gpu/log.hpp>
 #include <use_gpu/parameters.hpp>
 
+#include "networks.hpp"
 #include "support.hpp"
 
 namespace use_gpu {
@@ -19,11 +20,7 @@ namespace {
 using test::error_of;
 using test::has;
 using test::printed;
-
-torch::nn::Sequential small_net() {
-  return torch::nn::Sequential(torch::nn::Linear(3, 4), torch::nn::BatchNorm1d(4),
-                               torch::nn::Linear(4, 1));
-}
+using test::small_net;
 
 // One step of training; throws where a gradient and its parameter are on different devices.
 void train(torch::nn::Sequential& net, torch::optim::Optimizer& optimizer, c10::Device device) {
@@ -218,11 +215,13 @@ struct OverridesToImpl : torch::nn::Module {
     Module::to(device, non_blocking);
     unregistered = unregistered.to(device, non_blocking);
     if (goes_elsewhere) linear->to(torch::kCPU);
+    if (leaves_gradient) linear->weight.mutable_grad() = linear->weight.grad().cpu();
   }
   torch::nn::Linear linear = nullptr;
   at::Tensor unregistered = torch::ones({2});
   bool fails = false;
   bool goes_elsewhere = false;
+  bool leaves_gradient = false;
 };
 
 TEST(Place, CallsToOfModulesThatOverrideIt) {
@@ -246,6 +245,16 @@ TEST(Place, ChecksAfterwardsThatAllIsThere) {
   net.goes_elsewhere = true;
   EXPECT_TRUE(has(error_of<DeviceError>([&] { place(net, gpu()); }), "override to()"));
   expect_all_on(net, cpu());
+}
+
+TEST(Place, ChecksAfterwardsThatTheGradientsAreThere) {
+  USE_GPU_TEST_NEEDS(1);
+  OverridesToImpl net;
+  net.linear->forward(torch::ones({5, 3})).sum().backward();
+  net.leaves_gradient = true;
+  EXPECT_TRUE(has(error_of<DeviceError>([&] { place(net, gpu()); }),
+                  "the gradient of linear.weight went to cpu instead of cuda:0"));
+  EXPECT_TRUE(net.linear->weight.device().is_cpu());
 }
 
 TEST(Place, WarnsThatNothingIsRegistered) {

@@ -14,6 +14,7 @@
 
 #include <fstream>
 
+#include "networks.hpp"
 #include "scratch_folder.hpp"
 #include "support.hpp"
 
@@ -22,15 +23,12 @@ namespace {
 
 using test::error_of;
 using test::has;
+using test::same_bits;
 using test::ScratchFolder;
+using test::small_net;
 using Values = std::map<std::string, at::Tensor>;
 
 struct Net : torch::nn::Module {};
-
-torch::nn::Sequential small_net() {
-  return torch::nn::Sequential(torch::nn::Linear(3, 4), torch::nn::BatchNorm1d(4),
-                               torch::nn::Linear(4, 1));
-}
 
 // A tensor of every kind, each with a name that says which.
 void register_all_kinds(torch::nn::Module& net) {
@@ -64,18 +62,11 @@ Values snapshot(const torch::nn::Module& net) {
   return values;
 }
 
-bool same_bytes(const at::Tensor& a, const at::Tensor& b) {
-  const auto bytes = [](const at::Tensor& x) {
-    return x.resolve_conj().contiguous().flatten().view(torch::kByte);
-  };
-  return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && bytes(a).equal(bytes(b));
-}
-
 void expect_same(const Values& expected, const Values& found) {
   ASSERT_EQ(expected.size(), found.size());
   for (const auto& [name, value] : expected) {
     ASSERT_TRUE(found.contains(name)) << name;
-    EXPECT_TRUE(same_bytes(value, found.at(name))) << name;
+    EXPECT_TRUE(same_bits(value, found.at(name))) << name;
   }
 }
 
@@ -170,8 +161,7 @@ TEST(WriteParameters, WritesInPlace) {
     EXPECT_TRUE(weight.requires_grad() && weight.is_leaf() && same_device(weight.device(), device));
     net->forward(torch::ones({5, 3}, device)).sum().backward();
     optimizer.step();
-    EXPECT_FALSE(same_bytes(values.at("2.bias"), snapshot(*net).at("2.bias")))
-        << "training goes on";
+    EXPECT_FALSE(same_bits(values.at("2.bias"), snapshot(*net).at("2.bias"))) << "training goes on";
   }
 }
 
@@ -204,7 +194,7 @@ TEST(WriteParameters, TakesValuesFromAnyDevice) {
   for (const auto device : {cpu(), try_gpu(0), try_gpu(1)}) {
     const auto value = torch::full({4, 3}, 1.F + static_cast<float>(device.index()), device);
     write_parameters(net, {{"0.weight", value}});
-    EXPECT_TRUE(same_bytes(to_device(value, cpu()), snapshot(*net).at("0.weight")));
+    EXPECT_TRUE(same_bits(to_device(value, cpu()), snapshot(*net).at("0.weight")));
   }
   place(net, cpu());
   write_parameters(net, {{"0.weight", torch::full({4, 3}, 8.F, try_gpu())}});

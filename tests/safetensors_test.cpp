@@ -6,7 +6,7 @@
 #include <array>
 #include <stdexcept>
 
-namespace use_gpu {
+namespace use_gpu::detail {
 namespace {
 
 std::span<const std::byte> bytes_of(std::string_view text) {
@@ -243,4 +243,4 @@ TEST(MakeSafetensors, RefusesNamesThatTheFormatCannotHold) {
 }
 
 }  // namespace
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

@@ -3,7 +3,7 @@
 
 #include "support.hpp"
 
-namespace use_gpu {
+namespace use_gpu::detail {
 namespace {
 
 using test::printed;
@@ -30,4 +30,4 @@ TEST(TextTable, KeepsEmptyCells) {
 }
 
 }  // namespace
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

@@ -3,6 +3,7 @@
 
 #include <torch/torch.h>
 #include <use_gpu/errors.hpp>
+#include <use_gpu/log.hpp>
 #include <use_gpu/network.hpp>
 #include <use_gpu/tensor.hpp>
 
@@ -10,7 +11,6 @@
 #include <sstream>
 #include <thread>
 
-#include "messages/log_message.hpp"
 #include "support.hpp"
 
 namespace use_gpu {

@@ -13,10 +13,10 @@
 //
 // The calls are collective: every rank makes the same ones in the same order, from one thread at a
 // time, with tensors of the same shape and dtype, all on their group.device() or all elsewhere.
-// c10d does not look: it ends the process or answers nonsense where they differ. Here the ranks
-// first compare the calls they are about to make, in one message of 16 bytes; if these differ,
-// every rank gets an ArgumentError and the group goes on. Loops of tiny calls that cannot afford
-// that have backend().
+// c10d does not check: where they differ it ends the process or gives nonsense. Here the ranks first
+// compare the calls that they are about to make, in one message of 56 bytes; if these differ, every
+// rank gets an ArgumentError and the group goes on. Loops of tiny calls that cannot afford that have
+// backend().
 //
 // c10d neither encrypts nor asks who connects: use it on loopback or in a network that you trust
 // (docs/several_machines.md).
@@ -26,17 +26,22 @@
 #include <c10/core/Device.h>
 #include <c10/util/intrusive_ptr.h>
 #include <use_gpu/errors.hpp>
+#include <use_gpu/export.hpp>
 #include <use_gpu/module_ref.hpp>
 
 #include <chrono>
 #include <memory>
 #include <string>
 
-namespace c10d {
-class Backend;
+namespace USE_GPU_EXPORT c10d {
+class Backend;  // visible, as in LibTorch
 }
 
-namespace use_gpu {
+namespace use_gpu::detail {
+class GroupState;
+}
+
+namespace USE_GPU_EXPORT use_gpu {
 
 /// A group that cannot be joined, or that has lost a member. Names the address, and the ranks as
 /// far as c10d tells.
@@ -48,6 +53,21 @@ class CommunicatorError : public Error {
 
 /// What becomes of the values of all ranks; `mean` is the sum divided by the number of ranks.
 enum class ReduceOp { sum, mean, min, max };
+
+class Communicator;
+
+/// The root's parameters and buffers for the network of every rank, in place and in few large
+/// messages. ParameterError on every rank, and nothing has changed, if the networks differ in names,
+/// shapes, dtypes or devices, or hold tensors that are not strided; ArgumentError for a root outside
+/// 0 to size() - 1, or not the same on all ranks.
+void broadcast_parameters(ModuleRef net, Communicator& group, int root = 0);
+
+/// After backward on every rank: the mean of each gradient over the ranks, in few large messages: one
+/// to compare, then one for each 64 MB. Where only some ranks have a gradient the others count as zero
+/// and get it too. Frozen parameters are left alone. ParameterError on every rank, and nothing has
+/// changed, if the networks differ or a gradient is sparse. A rank that fails later, for want of
+/// memory, leaves the group, and the others get a CommunicatorError.
+void average_gradients(ModuleRef net, Communicator& group);
 
 /// This process's place in the group. Move-only. Leaving (the destructor) waits for nobody; with
 /// NCCL for its peers, 10 seconds at most.
@@ -100,21 +120,10 @@ class Communicator {
   [[nodiscard]] c10::intrusive_ptr<c10d::Backend> backend();
 
  private:
-  struct State;
-  explicit Communicator(std::unique_ptr<State> state);
-  std::unique_ptr<State> state_;
+  friend void average_gradients(ModuleRef net, Communicator& group);
+  friend void broadcast_parameters(ModuleRef net, Communicator& group, int root);
+  explicit Communicator(std::unique_ptr<detail::GroupState> state);
+  std::unique_ptr<detail::GroupState> state_;
 };
-
-/// The root's parameters and buffers for the network of every rank, in place and in few large
-/// messages. ParameterError on every rank, and nothing has changed, if the networks differ in names,
-/// shapes, dtypes or devices, or hold tensors that are not strided; ArgumentError for a root outside
-/// 0 to size() - 1, or not the same on all ranks.
-void broadcast_parameters(ModuleRef net, Communicator& group, int root = 0);
-
-/// After backward on every rank: the mean of each gradient over the ranks, in few large messages.
-/// Where only some ranks have a gradient the others count as zero and get it too. Frozen parameters
-/// are left alone. ParameterError on every rank, and nothing has changed, if the networks differ or
-/// a gradient is sparse.
-void average_gradients(ModuleRef net, Communicator& group);
 
 }  // namespace use_gpu

@@ -20,12 +20,15 @@
 #pragma once
 
 #include <c10/core/Device.h>
+#include <use_gpu/export.hpp>
 
 #include <memory>
 
-namespace use_gpu {
+namespace use_gpu::detail {
+class DispatchScope;
+}
 
-class DispatchScope;  // what this is made of; private
+namespace USE_GPU_EXPORT use_gpu {
 
 /// Until it ends, tensors that name no device are created on its device.
 class DefaultDeviceGuard {
@@ -37,7 +40,7 @@ class DefaultDeviceGuard {
   DefaultDeviceGuard& operator=(const DefaultDeviceGuard&) = delete;
 
  private:
-  std::unique_ptr<DispatchScope> scope_;
+  std::unique_ptr<detail::DispatchScope> scope_;
 };
 
 }  // namespace use_gpu

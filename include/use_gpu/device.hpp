@@ -12,6 +12,7 @@
 #pragma once
 
 #include <c10/core/Device.h>
+#include <use_gpu/export.hpp>
 
 #include <cstdint>
 #include <optional>
@@ -19,7 +20,7 @@
 #include <vector>
 
 /// All of the library, whatever header it is in.
-namespace use_gpu {
+namespace USE_GPU_EXPORT use_gpu {
 
 /// The CPU. Chapter cell: `cpu()`.
 [[nodiscard]] c10::Device cpu();

@@ -7,9 +7,11 @@
 //   // The driver sees 2 GPUs, but CUDA_VISIBLE_DEVICES="" shows this program none of them. ...
 #pragma once
 
+#include <use_gpu/export.hpp>
+
 #include <string>
 
-namespace use_gpu {
+namespace USE_GPU_EXPORT use_gpu {
 
 /// Why num_gpus() is what it is, and the remedy when it is 0 or a GPU that it counts does not work;
 /// at most 400 characters, in one line. Never throws for a GPU or a driver that is missing or failing,

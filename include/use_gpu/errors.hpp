@@ -14,11 +14,12 @@
 #pragma once
 
 #include <c10/util/Exception.h>
+#include <use_gpu/export.hpp>
 
 #include <string>
 #include <vector>
 
-namespace use_gpu {
+namespace USE_GPU_EXPORT use_gpu {
 
 /// What every error of this library is.
 class Error : public c10::Error {

@@ -10,13 +10,15 @@
 //   for (const use_gpu::GpuInfo& gpu : report.gpus) { ... gpu.memory_used_bytes ... }
 #pragma once
 
+#include <use_gpu/export.hpp>
+
 #include <cstdint>
 #include <iosfwd>
 #include <optional>
 #include <string>
 #include <vector>
 
-namespace use_gpu {
+namespace USE_GPU_EXPORT use_gpu {
 
 /// A program with memory on a GPU, for computing or for graphics.
 struct GpuProcess {

@@ -11,12 +11,17 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
+#include <use_gpu/export.hpp>
 
 #include <cstdint>
 #include <memory>
 #include <vector>
 
-namespace use_gpu {
+namespace use_gpu::detail {
+class MetricBlocks;
+}
+
+namespace USE_GPU_EXPORT use_gpu {
 
 /// Numbers kept on a device until they are asked for. Takes memory there for two blocks of float64
 /// (float32 on MPS, which has no other), and as much pinned memory on the host, however many are
@@ -51,11 +56,9 @@ class MetricLog {
   [[nodiscard]] std::vector<double> values();
 
  private:
-  class Blocks;
-
   c10::Device device_;
-  std::vector<double> values_;      // what is on the host
-  std::unique_ptr<Blocks> blocks_;  // what is not yet; none on the CPU
+  std::vector<double> values_;                    // what is on the host
+  std::unique_ptr<detail::MetricBlocks> blocks_;  // what is not yet; none on the CPU
 };
 
 }  // namespace use_gpu

@@ -12,13 +12,17 @@
 // threads may pass one module as ConstModuleRef.
 #pragma once
 
+#include <use_gpu/export.hpp>
+
 #include <concepts>
 
-namespace torch::nn {
-class Module;
+namespace torch {
+namespace USE_GPU_EXPORT nn {
+class Module;  // visible, as in LibTorch
 }
+}  // namespace torch
 
-namespace use_gpu {
+namespace USE_GPU_EXPORT use_gpu {
 
 /// A module to be changed. Holders and pointers are handles, as in LibTorch: a const one refers to
 /// a module that may be changed. Functions that only read take a ConstModuleRef.

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <c10/core/Device.h>
+#include <use_gpu/export.hpp>
 #include <use_gpu/module_ref.hpp>
 
 #include <cstdint>
@@ -18,7 +19,7 @@
 #include <string>
 #include <vector>
 
-namespace use_gpu {
+namespace USE_GPU_EXPORT use_gpu {
 
 /// Moves parameters, their gradients and buffers, registered in net or below it, to the device; the
 /// tensors keep their identity, so optimizers and tied parameters go on working. All or nothing: if

@@ -18,11 +18,12 @@
 #pragma once
 
 #include <c10/core/Device.h>
+#include <use_gpu/export.hpp>
 
 #include <functional>
 #include <vector>
 
-namespace use_gpu {
+namespace USE_GPU_EXPORT use_gpu {
 
 /// Calls work(device, entry) for each entry, 0 to devices.size() - 1, in a thread of its own, with
 /// the caller's at::ThreadLocalState (grad and inference mode, autocast, this library's scopes),

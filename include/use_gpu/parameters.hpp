@@ -20,13 +20,14 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <use_gpu/export.hpp>
 #include <use_gpu/module_ref.hpp>
 
 #include <filesystem>
 #include <map>
 #include <string>
 
-namespace use_gpu {
+namespace USE_GPU_EXPORT use_gpu {
 
 /// Copies of all parameters and buffers in host memory, contiguous and without autograd; tied ones
 /// stay tied. Waits for the devices. ParameterError for a tensor without plain values (sparse,

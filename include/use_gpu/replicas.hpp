@@ -23,6 +23,7 @@
 #pragma once
 
 #include <c10/core/Device.h>
+#include <use_gpu/export.hpp>
 #include <use_gpu/module_ref.hpp>
 
 #include <concepts>
@@ -30,18 +31,20 @@
 #include <type_traits>
 #include <vector>
 
-namespace use_gpu {
+namespace USE_GPU_EXPORT use_gpu {
 
 /// What refers to a module: a holder or a pointer, not a module itself, whose copies would share
 /// their parameters.
 template <class Net>
 concept ModuleHandle = std::convertible_to<const Net&, ModuleRef>;
 
+namespace detail {
 /// mirror(), for networks of any type.
 void mirror_modules(const std::vector<c10::Device>& devices,
                     const std::function<ModuleRef()>& make);
 /// average_gradients(), for networks of any type.
 void average_gradients_of(const std::vector<ModuleRef>& replicas);
+}  // namespace detail
 
 /// Calls make() once for each device, in their order, and puts what it returned, a module holder or
 /// pointer, on that device, as place() does. Then gives all of them the first one's parameters and
@@ -58,7 +61,7 @@ requires ModuleHandle<std::invoke_result_t<Make&>>
 [[nodiscard]] auto mirror(const std::vector<c10::Device>& devices, Make make)
     -> std::vector<std::invoke_result_t<Make&>> {
   std::vector<std::invoke_result_t<Make&>> replicas;
-  mirror_modules(devices, [&]() -> ModuleRef { return replicas.emplace_back(make()); });
+  detail::mirror_modules(devices, [&]() -> ModuleRef { return replicas.emplace_back(make()); });
   return replicas;
 }
 
@@ -77,7 +80,7 @@ requires ModuleHandle<std::invoke_result_t<Make&>>
 /// all, for parameters that differ in name, shape, dtype or requires_grad, and sparse gradients.
 template <ModuleHandle Net>
 void average_gradients(const std::vector<Net>& replicas) {
-  average_gradients_of({replicas.begin(), replicas.end()});
+  detail::average_gradients_of({replicas.begin(), replicas.end()});
 }
 
 }  // namespace use_gpu

@@ -11,12 +11,13 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <use_gpu/export.hpp>
 
 #include <iosfwd>
 #include <string>
 #include <string_view>
 
-namespace use_gpu {
+namespace USE_GPU_EXPORT use_gpu {
 
 /// x on that device: x itself (same TensorImpl, no copy) if it is there already, also for "cpu:0",
 /// which LibTorch's x.to() copies. Otherwise one copy, which autograd records; waits for it where

@@ -28,15 +28,18 @@
 #pragma once
 
 #include <c10/core/Device.h>
+#include <use_gpu/export.hpp>
 
 #include <cstdint>
 #include <iosfwd>
 #include <memory>
 
-namespace use_gpu {
-
-class DispatchScope;  // what the scopes below are made of; private
+namespace use_gpu::detail {  // what the scopes below are made of
+class DispatchScope;
 struct TransferCounts;
+}  // namespace use_gpu::detail
+
+namespace USE_GPU_EXPORT use_gpu {
 
 /// From where to where. The host is the CPU, a device is every other.
 enum class TransferDirection { host_to_device, device_to_host, device_to_device };
@@ -68,8 +71,8 @@ class TransferLedger {
   [[nodiscard]] bool empty() const;
 
  private:
-  std::shared_ptr<TransferCounts> counts_;
-  std::unique_ptr<DispatchScope> scope_;
+  std::shared_ptr<detail::TransferCounts> counts_;
+  std::unique_ptr<detail::DispatchScope> scope_;
 };
 
 /// A table: a row for each direction, copies and bytes, and the item reads.
@@ -98,7 +101,7 @@ class TransferGuard {
   TransferGuard& operator=(const TransferGuard&) = delete;
 
  private:
-  std::unique_ptr<DispatchScope> scope_;
+  std::unique_ptr<detail::DispatchScope> scope_;
 };
 
 /// "100 % certain": lets the transfers of its scope through, whatever guard is open. This
@@ -111,7 +114,7 @@ class AllowTransfers {
   AllowTransfers& operator=(const AllowTransfers&) = delete;
 
  private:
-  std::unique_ptr<DispatchScope> scope_;
+  std::unique_ptr<detail::DispatchScope> scope_;
 };
 
 }  // namespace use_gpu

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-#include <ATen/ops/view_as_real.h>
+#include <use_gpu/communicator.hpp>
+
 #include <signal.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
-#include <use_gpu/communicator.hpp>
 #include <use_gpu/device.hpp>
 #include <use_gpu/errors.hpp>
+#include <use_gpu/log.hpp>
 #include <use_gpu/transfers.hpp>
 
 #include <array>
@@ -13,17 +14,15 @@
 #include <sstream>
 #include <utility>
 
-#include "communicator/communicator_state.hpp"
-#include "communicator/nccl_backend.hpp"
+#include "communicator/group_state.hpp"
+#include "communicator/nccl_backend_cuda.hpp"
 #include "communicator/wire_tensor.hpp"
-#include "messages/log_message.hpp"
 #include "messages/message.hpp"
 
 namespace use_gpu {
 namespace {
 
 using Backend = c10::intrusive_ptr<c10d::Backend>;
-using RedOp = c10d::ReduceOp::RedOpType;
 
 // Gloo, and the store's server, write to connections whose other end may be gone, for which SIGPIPE
 // would end the process (Python ignores it, so that nobody sees this there). Threads that are
@@ -56,13 +55,13 @@ Backend make_gloo(const c10::intrusive_ptr<c10d::Store>& store, int rank, int si
   return c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, options);
 }
 
-bool each_has_a_cuda_gpu(const std::vector<Peer>& peers) {
+bool each_has_a_cuda_gpu(const std::vector<detail::Peer>& peers) {
   std::set<std::string> gpus;
   for (const auto& peer : peers) gpus.insert(peer.gpu);
   return gpus.size() == peers.size() && !gpus.contains("");
 }
 
-c10::Device device_of(const LaunchEnvironment& launch) {
+c10::Device device_of(const detail::LaunchEnvironment& launch) {
   if (num_gpus() == 0) return cpu();
   if (launch.local_rank < num_gpus()) return gpu(launch.local_rank);
   throw DeviceError("Communicator::join: LOCAL_RANK " + std::to_string(launch.local_rank) +
@@ -91,7 +90,7 @@ std::string call_text(const char* operation, const at::Tensor& x, const std::str
 
 CommunicatorError::CommunicatorError(const std::string& message) : Error(message) {}
 
-Communicator::Communicator(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Communicator::Communicator(std::unique_ptr<detail::GroupState> state) : state_(std::move(state)) {}
 Communicator::Communicator(Communicator&&) noexcept = default;
 Communicator& Communicator::operator=(Communicator&&) noexcept = default;
 
@@ -103,26 +102,26 @@ Communicator Communicator::join(std::chrono::milliseconds timeout) {
     throw ArgumentError("Communicator::join: a time-out of " + std::to_string(timeout.count()) +
                         " ms was asked for; give 1 ms to a year.");
   }
-  const auto launch = read_launch_environment();
-  auto state = std::make_unique<State>(launch ? device_of(*launch) : try_gpu());
+  const auto launch = detail::read_launch_environment();
+  auto state = std::make_unique<detail::GroupState>(launch ? device_of(*launch) : try_gpu());
   state->timeout = timeout;
   if (!launch || launch->size == 1) return Communicator(std::move(state));
   state->rank = launch->rank;
   state->size = launch->size;
 
   const SigpipeBlocked blocked;
-  auto [store, peers] = meet(*launch, cuda_uuid(state->device), timeout);
+  auto [store, peers] = detail::meet(*launch, detail::cuda_uuid(state->device), timeout);
   state->peers = std::move(peers);
   const auto& own = state->peers[static_cast<std::size_t>(state->rank)];
   try {
     state->gloo = make_gloo(store, state->rank, state->size, own.address, timeout);
     if (each_has_a_cuda_gpu(state->peers))
-      state->nccl = make_nccl(store, state->rank, state->size, state->device, timeout);
+      state->nccl = detail::make_nccl(store, state->rank, state->size, state->device, timeout);
   } catch (const std::exception& error) {
-    throw CommunicatorError("Communicator::join: rank " + std::to_string(state->rank) + ", at " +
-                            own.address + ", cannot connect to the others: " + cause_text(error) +
-                            ". Rank 0 is at " + state->peers[0].address +
-                            "; every rank has to reach that of every other, on any port.");
+    throw CommunicatorError(
+        "Communicator::join: rank " + std::to_string(state->rank) + ", at " + own.address +
+        ", cannot connect to the others: " + detail::cause_text(error) + ". Rank 0 is at " +
+        state->peers[0].address + "; every rank has to reach that of every other, on any port.");
   }
   // Rank 0 may serve the store, and must not leave while others still read from it.
   auto group = Communicator(std::move(state));
@@ -144,22 +143,15 @@ void Communicator::all_reduce(const at::Tensor& x, ReduceOp how) {
   const bool by_nccl = state_->by_nccl(x);
   at::Tensor wire;
   state_->prepare("all_reduce", [&] {
-    check_sendable("all_reduce", x);
-    const auto dtype = reduction_dtype(x, how);
-    if (size() > 1) wire = to_wire(x, dtype, !by_nccl);
+    detail::check_sendable("all_reduce", x);
+    detail::check_reducible(x, how);
+    const auto dtype = detail::reduction_dtype(x.scalar_type(), how);
+    if (size() > 1) wire = detail::to_wire(x, *dtype, !by_nccl);
   });
   if (size() == 1) return;
-  state_->compare("all_reduce", call_text("all_reduce", x, name_of(how), by_nccl));
-  std::vector<at::Tensor> tensors{wire.is_complex() ? at::view_as_real(wire) : wire};
-  c10d::AllreduceOptions options;
-  options.timeout = state_->timeout;
-  options.reduceOp = how == ReduceOp::min   ? RedOp::MIN
-                     : how == ReduceOp::max ? RedOp::MAX
-                                            : RedOp::SUM;
-  state_->run("all_reduce", by_nccl,
-              [&](c10d::Backend& backend) { return backend.allreduce(tensors, options); });
-  if (how == ReduceOp::mean) wire.div_(size());
-  from_wire(wire, x);
+  state_->agree("all_reduce", call_text("all_reduce", x, name_of(how), by_nccl));
+  state_->all_reduce("all_reduce", wire, how, by_nccl);
+  detail::from_wire(wire, x);
 }
 
 void Communicator::broadcast(const at::Tensor& x, int root) {
@@ -168,31 +160,26 @@ void Communicator::broadcast(const at::Tensor& x, int root) {
   const bool by_nccl = state_->by_nccl(x);
   at::Tensor wire;
   state_->prepare("broadcast", [&] {
-    check_sendable("broadcast", x);
-    if (const auto trouble = trouble_with_root(root, size()); !trouble.empty()) {
+    detail::check_sendable("broadcast", x);
+    if (const auto trouble = detail::trouble_with_root(root, size()); !trouble.empty()) {
       throw ArgumentError("broadcast: " + trouble);
     }
-    if (size() > 1) wire = to_wire(x, x.scalar_type(), !by_nccl);
+    if (size() > 1) wire = detail::to_wire(x, x.scalar_type(), !by_nccl);
   });
   if (size() == 1) return;
-  state_->compare("broadcast", call_text("broadcast", x, "from " + std::to_string(root), by_nccl));
-  std::vector<at::Tensor> bytes{wire.flatten().view(at::kByte)};  // of which both know every dtype
-  c10d::BroadcastOptions options;
-  options.timeout = state_->timeout;
-  options.rootRank = root;
-  state_->run("broadcast", by_nccl,
-              [&](c10d::Backend& backend) { return backend.broadcast(bytes, options); });
-  if (rank() != root) from_wire(wire, x);
+  state_->agree("broadcast", call_text("broadcast", x, "from " + std::to_string(root), by_nccl));
+  state_->broadcast("broadcast", wire, root, by_nccl);
+  if (rank() != root) detail::from_wire(wire, x);
 }
 
 void Communicator::barrier() {
-  if (size() > 1) state_->compare("barrier", "barrier");
+  if (size() > 1) state_->agree("barrier", "barrier");
 }
 
 Backend Communicator::backend() {
   auto& s = *state_;
   if (!s.failure.empty())
-    throw CommunicatorError("backend: gone, since " + clipped(s.failure, 250));
+    throw CommunicatorError("backend: gone, since " + detail::clipped(s.failure, 250));
   if (!s.gloo)  // a group of one, and only now is a network wanted
     s.gloo = make_gloo(c10::make_intrusive<c10d::HashStore>(), 0, 1, "127.0.0.1", s.timeout);
   return s.nccl ? s.nccl : s.gloo;

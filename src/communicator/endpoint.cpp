@@ -14,7 +14,7 @@
 
 #include "messages/message.hpp"
 
-namespace use_gpu {
+namespace use_gpu::detail {
 namespace {
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
@@ -109,4 +109,4 @@ void wait_for_server(const LaunchEnvironment& launch,
   }
 }
 
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

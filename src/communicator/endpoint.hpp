@@ -9,7 +9,7 @@
 
 #include "communicator/launch_environment.hpp"
 
-namespace use_gpu {
+namespace use_gpu::detail {
 
 /// CommunicatorError with this rank, the endpoint and the cause.
 [[noreturn]] void throw_not_joined(const LaunchEnvironment& launch, const std::string& cause);
@@ -25,4 +25,4 @@ namespace use_gpu {
 void wait_for_server(const LaunchEnvironment& launch,
                      std::chrono::steady_clock::time_point deadline);
 
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

@@ -12,7 +12,7 @@
 
 #include "messages/message.hpp"
 
-namespace use_gpu {
+namespace use_gpu::detail {
 namespace {
 
 constexpr std::array k_required = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR",
@@ -80,4 +80,4 @@ std::optional<LaunchEnvironment> read_launch_environment() {
   return launch;
 }
 
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

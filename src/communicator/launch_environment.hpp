@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-namespace use_gpu {
+namespace use_gpu::detail {
 
 struct LaunchEnvironment {
   int rank;
@@ -29,4 +29,4 @@ struct LaunchEnvironment {
 /// cannot be.
 [[nodiscard]] std::optional<LaunchEnvironment> read_launch_environment();
 
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

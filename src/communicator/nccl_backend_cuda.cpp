@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: MIT
-#include "communicator/nccl_backend.hpp"
+#include "communicator/nccl_backend_cuda.hpp"
 
 #include <ATen/cuda/CUDAContext.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 #include <use_gpu/communicator.hpp>
+#include <use_gpu/log.hpp>
 
 #include <cstdlib>
 #include <future>
-#include <sstream>
+#include <span>
 #include <string_view>
 #include <thread>
 
-#include "messages/log_message.hpp"
+#include "messages/message.hpp"
 
-namespace use_gpu {
+namespace use_gpu::detail {
 
 std::string cuda_uuid(c10::Device device) {
   if (!device.is_cuda()) return {};
@@ -23,11 +24,7 @@ std::string cuda_uuid(c10::Device device) {
                                      " is simulated, which NCCL does not know: Gloo is used");
     return {};
   }
-  std::ostringstream text;
-  text << std::hex;
-  for (const char byte : properties.uuid.bytes)
-    text << (static_cast<unsigned>(byte) >> 4 & 15) << (static_cast<unsigned>(byte) & 15);
-  return text.str();
+  return hex(std::as_bytes(std::span(properties.uuid.bytes)));
 }
 
 c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store>& store, int rank,
@@ -66,4 +63,4 @@ void wait_for_nccl(c10d::Work& work, std::chrono::milliseconds timeout) {
   work.wait(timeout);
 }
 
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

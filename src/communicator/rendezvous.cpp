@@ -14,7 +14,7 @@
 #include "communicator/endpoint.hpp"
 #include "messages/message.hpp"
 
-namespace use_gpu {
+namespace use_gpu::detail {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -88,7 +88,7 @@ class Meeting {
   }
 
   [[nodiscard]] static std::string too_late(const std::vector<int>& came) {
-    return "at the time-out only these ranks had come: " + ranks_text(came) +
+    return "at the time-out only these ranks had come: " + number_ranges(came) +
            ". Were all started, with this MASTER_ADDR, MASTER_PORT and WORLD_SIZE?";
   }
 
@@ -201,16 +201,4 @@ std::string cause_text(const std::exception& error) {
   return clipped(text, 150);
 }
 
-std::string ranks_text(const std::vector<int>& ranks) {
-  std::string text;
-  for (std::size_t i = 0; i < ranks.size();) {
-    std::size_t last = i;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    text += (text.empty() ? "" : ", ") + std::to_string(ranks[i]);
-    if (last > i) text += (last > i + 1 ? " to " : ", ") + std::to_string(ranks[last]);
-    i = last + 1;
-  }
-  return text.empty() ? "none" : clipped(text, 80);
-}
-
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

@@ -17,7 +17,7 @@ namespace c10d {
 class Store;
 }
 
-namespace use_gpu {
+namespace use_gpu::detail {
 
 /// What each rank tells the others about itself.
 struct Peer {
@@ -38,7 +38,4 @@ struct Rendezvous {
 /// What an exception of LibTorch's says, without its place in the source and its backtrace.
 [[nodiscard]] std::string cause_text(const std::exception& error);
 
-/// The numbers of the ranks in short: "0, 2 to 5". "none" for none.
-[[nodiscard]] std::string ranks_text(const std::vector<int>& ranks);
-
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

@@ -8,7 +8,7 @@
 
 #include "network_tensors/parameter_differences.hpp"
 
-namespace use_gpu {
+namespace use_gpu::detail {
 namespace {
 
 [[noreturn]] void refuse(const char* operation, const at::Tensor& x, const std::string& why) {
@@ -35,9 +35,9 @@ void check_sendable(const char* operation, const at::Tensor& x) {
   }
 }
 
-at::ScalarType reduction_dtype(const at::Tensor& x, ReduceOp how) {
+std::optional<at::ScalarType> reduction_dtype(at::ScalarType dtype, ReduceOp how) {
   const bool compares = how == ReduceOp::min || how == ReduceOp::max;
-  switch (const auto dtype = x.scalar_type()) {
+  switch (dtype) {
     case at::kFloat:
     case at::kDouble:
       return dtype;
@@ -63,6 +63,11 @@ at::ScalarType reduction_dtype(const at::Tensor& x, ReduceOp how) {
     default:
       break;
   }
+  return std::nullopt;
+}
+
+void check_reducible(const at::Tensor& x, ReduceOp how) {
+  if (reduction_dtype(x.scalar_type(), how)) return;
   refuse("all_reduce", x,
          how == ReduceOp::mean
              ? "has no mean of its dtype. Convert it, say to float64, or ask for the sum."
@@ -90,4 +95,4 @@ void from_wire(const at::Tensor& wire, const at::Tensor& x) {
   }
 }
 
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

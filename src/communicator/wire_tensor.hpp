@@ -7,9 +7,10 @@
 #include <ATen/core/Tensor.h>
 #include <use_gpu/communicator.hpp>
 
+#include <optional>
 #include <string>
 
-namespace use_gpu {
+namespace use_gpu::detail {
 
 /// Why a group of that size cannot have this root; empty if it can.
 [[nodiscard]] std::string trouble_with_root(int root, int size);
@@ -17,8 +18,11 @@ namespace use_gpu {
 /// ArgumentError, which begins with the operation, unless x can be sent and written to.
 void check_sendable(const char* operation, const at::Tensor& x);
 
-/// The dtype in which values of x's dtype are reduced. ArgumentError where they cannot be.
-[[nodiscard]] at::ScalarType reduction_dtype(const at::Tensor& x, ReduceOp how);
+/// ArgumentError, which begins with "all_reduce", unless x's values can be reduced so.
+void check_reducible(const at::Tensor& x, ReduceOp how);
+
+/// The dtype in which values of that dtype are reduced; none where they cannot be.
+[[nodiscard]] std::optional<at::ScalarType> reduction_dtype(at::ScalarType dtype, ReduceOp how);
 
 /// x's values with that dtype, contiguous, on x's device or on the host. x itself, detached, where
 /// it is so already.
@@ -27,4 +31,4 @@ void check_sendable(const char* operation, const at::Tensor& x);
 /// Writes back into x what has become of to_wire(x).
 void from_wire(const at::Tensor& wire, const at::Tensor& x);
 
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

@@ -9,9 +9,10 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "diagnosis/gpu_probe_cuda.hpp"
 #include "messages/quiet_warnings.hpp"
 
-namespace use_gpu {
+namespace use_gpu::detail {
 namespace {
 
 // LibTorch's messages are pages; the first line has the cause.
@@ -60,9 +61,7 @@ GpuFacts probe_gpus() {
     // libtorch_cpu knows with what it was built, also where libtorch_cuda was not loaded.
     facts.cuda_not_loaded = at::show_config().find("CUDA_VERSION=") != std::string::npos;
   }
-#ifdef USE_GPU_WITH_CUDA
   if (type == c10::kCUDA) facts.cuda = probe_cuda();
-#endif
   for (int i = 0; i < count; ++i) {
     facts.gpus.push_back(probe(gpu(i)));
     const auto index = static_cast<std::size_t>(i);
@@ -76,4 +75,4 @@ GpuFacts probe_gpus() {
   return facts;
 }
 
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

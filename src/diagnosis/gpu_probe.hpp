@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What LibTorch, CUDA and the driver answer about this machine's GPUs. explain_gpus() is a pure
-// function of these facts, so that tests can play every machine by writing them down:
-//
-//   std::string explain_gpus() { return explain(probe_gpus()); }
+// What LibTorch, CUDA and the driver answer about this machine's GPUs. The explanation is a pure
+// function of these facts, so that tests can play every machine by writing them down.
 #pragma once
 
 #include <use_gpu/gpu_info.hpp>
@@ -13,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace use_gpu {
+namespace use_gpu::detail {
 
 /// The values of cudaError_t for which there is something better to say than CUDA's own words. They
 /// are spelled here because the decision is also compiled where there is no CUDA;
@@ -81,10 +79,4 @@ struct GpuFacts {
 /// Asks everyone. Runs one small operation on every GPU and waits for it.
 [[nodiscard]] GpuFacts probe_gpus();
 
-/// CUDA's part, in gpu_probe_cuda.cpp. Creates no context.
-[[nodiscard]] CudaFacts probe_cuda();
-
-/// The decision: cause and next step, in at most 400 characters.
-[[nodiscard]] std::string explain(const GpuFacts& facts);
-
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

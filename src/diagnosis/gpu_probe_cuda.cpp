@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MIT
-//
-// What only CUDA's runtime can tell. Compiled where LibTorch was built for CUDA. Nothing here
-// creates a context.
+#include "diagnosis/gpu_probe_cuda.hpp"
+
 #include <cuda_runtime_api.h>
 
-#include "diagnosis/gpu_probe.hpp"
-
-namespace use_gpu {
+namespace use_gpu::detail {
 namespace {
 
 static_assert(k_cuda_out_of_memory == int{cudaErrorMemoryAllocation});
@@ -44,7 +41,7 @@ std::string model(int index) {
 
 }  // namespace
 
-CudaFacts probe_cuda() {
+std::optional<CudaFacts> probe_cuda() {
   int count = 0, driver = 0, runtime = 0;
   const cudaError_t code = answer(cudaGetDeviceCount(&count));
   answer(cudaDriverGetVersion(&driver));
@@ -58,4 +55,4 @@ CudaFacts probe_cuda() {
   return facts;
 }
 
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

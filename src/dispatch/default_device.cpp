@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-#include <torch/library.h>
 #include <use_gpu/default_device.hpp>
+
+#include <torch/library.h>
 
 #include "device_check.hpp"
 #include "dispatch/dispatch_scope.hpp"
@@ -86,7 +87,7 @@ constexpr const char* k_with_host_tensors[] = {
 
 // Fills in the device of DefaultDeviceGuard where the call names none.
 void factory(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-  if (const auto device = DispatchState::current().factory_device) {
+  if (const auto device = detail::DispatchState::current().factory_device) {
     const auto& arguments = op.schema().arguments();
     const auto first = stack->size() - arguments.size();
     const auto argument = [&](const char* name) -> c10::IValue& {
@@ -96,20 +97,18 @@ void factory(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit
     const bool is_pinned = pinned.isBool() && pinned.toBool();
     if (argument("device").isNone() && !is_pinned) argument("device") = *device;
   }
-  op.redispatchBoxed(keys & k_keys_below, stack);
+  op.redispatchBoxed(keys & detail::k_keys_below, stack);
 }
 
 void without_factory_device(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                             torch::jit::Stack* stack) {
-  auto state = DispatchState::current();
+  auto state = detail::DispatchState::current();
   state.factory_device.reset();
-  const DispatchScope inside(state);
-  op.redispatchBoxed(keys & k_keys_below, stack);
+  const detail::DispatchScope inside(state);
+  op.redispatchBoxed(keys & detail::k_keys_below, stack);
 }
 
-}  // namespace
-
-void register_factory_kernels(torch::Library& library) {
+TORCH_LIBRARY_IMPL(aten, DeferredInit, library) {
   for (const char* name : k_with_host_tensors) {
     library.impl(name, torch::CppFunction::makeFromBoxedFunction<&without_factory_device>());
   }
@@ -118,10 +117,12 @@ void register_factory_kernels(torch::Library& library) {
   }
 }
 
+}  // namespace
+
 DefaultDeviceGuard::DefaultDeviceGuard(c10::Device device) {
-  auto state = DispatchState::current();
-  state.factory_device = present_device(device);
-  scope_ = std::make_unique<DispatchScope>(state);
+  auto state = detail::DispatchState::current();
+  state.factory_device = detail::present_device(device);
+  scope_ = std::make_unique<detail::DispatchScope>(state);
 }
 
 DefaultDeviceGuard::~DefaultDeviceGuard() = default;

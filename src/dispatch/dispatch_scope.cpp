@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The library's only registration with LibTorch's dispatcher. It must exist once in a process (a
-// second fallback for the key ends it): hence one source file in a library that is always shared.
+// Registers that operations without a kernel on our key go on as if it were not there. This must
+// exist once in a process (LibTorch refuses a second fallback): hence a library that is always shared.
 #include "dispatch/dispatch_scope.hpp"
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -9,7 +9,7 @@
 
 #include <utility>
 
-namespace use_gpu {
+namespace use_gpu::detail {
 namespace {
 
 // LibTorch no longer uses this slot; content that is not ours is recognized by its type.
@@ -21,11 +21,6 @@ struct StateInfo final : c10::DebugInfoBase {
 };
 
 TORCH_LIBRARY_IMPL(_, DeferredInit, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
-
-TORCH_LIBRARY_IMPL(aten, DeferredInit, m) {
-  register_transfer_kernels(m);
-  register_factory_kernels(m);
-}
 
 }  // namespace
 
@@ -53,4 +48,4 @@ DispatchScope::DispatchScope(const DispatchState& state)
     : info_(k_slot, std::make_shared<StateInfo>(state)),
       key_(state.guards() || !state.ledgers.empty() || state.factory_device) {}
 
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

@@ -19,11 +19,7 @@
 #include <optional>
 #include <vector>
 
-namespace torch {
-class Library;
-}
-
-namespace use_gpu {
+namespace use_gpu::detail {
 
 /// What a ledger counts; from several threads at once in a backward pass.
 struct TransferCounts {
@@ -73,8 +69,4 @@ class DispatchScope {
   DispatchKeyScope key_;
 };
 
-/// The kernels on the key: transfers.cpp's and default_device.cpp's.
-void register_transfer_kernels(torch::Library& library);
-void register_factory_kernels(torch::Library& library);
-
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

@@ -5,14 +5,14 @@
 #include <ATen/ops/_local_scalar_dense_native.h>
 #include <torch/library.h>
 #include <use_gpu/errors.hpp>
+#include <use_gpu/log.hpp>
 
 #include <ostream>
 #include <utility>
 
 #include "dispatch/dispatch_scope.hpp"
-#include "messages/log_message.hpp"
 #include "messages/text_table.hpp"
-#include "tensor_bytes.hpp"
+#include "tensor_summary.hpp"
 
 namespace use_gpu {
 namespace {
@@ -34,14 +34,15 @@ TransferDirection direction(c10::Device from, c10::Device to) {
 // What travels: LibTorch expands a source to its target's shape before it sends it, converts it to
 // the target's dtype before it leaves for a device, and after it has come to the host.
 std::size_t bytes_sent(const at::Tensor& target, const at::Tensor& source) {
-  if (target.layout() != c10::kStrided || source.layout() != c10::kStrided) return bytes_of(source);
+  if (target.layout() != c10::kStrided || source.layout() != c10::kStrided)
+    return detail::bytes_of(source);
   const auto itemsize = target.is_cpu() ? source.itemsize() : target.itemsize();
   return static_cast<std::size_t>(target.numel()) * itemsize;
 }
 
 // What the innermost guard decides.
 OnTransfer wanted(TransferDirection kind) {
-  const auto& policy = DispatchState::current().policy;
+  const auto& policy = detail::DispatchState::current().policy;
   if (kind == TransferDirection::host_to_device) return policy.host_to_device;
   return kind == TransferDirection::device_to_host ? policy.device_to_host
                                                    : policy.device_to_device;
@@ -69,7 +70,8 @@ void judge_read(const std::string& operation, const at::Tensor& x) {
   if (what == OnTransfer::allow) return;
   forbid_or_log(what,
                 operation + " reads from " + x.device().str() + " to cpu (" +
-                    c10::getDtypeNames(x.scalar_type()).first + ", " + std::to_string(bytes_of(x)) +
+                    c10::getDtypeNames(x.scalar_type()).first + ", " +
+                    std::to_string(detail::bytes_of(x)) +
                     " bytes) and waits for the device, as printing, item(), bool conversions "
                     "and results of unknown size do. Keep the value on the device, for example in "
                     "a use_gpu::MetricLog; if intended, open a use_gpu::AllowTransfers scope "
@@ -77,7 +79,7 @@ void judge_read(const std::string& operation, const at::Tensor& x) {
 }
 
 void count_copy(TransferDirection kind, std::size_t bytes) {
-  for (const auto& ledger : DispatchState::current().ledgers) {
+  for (const auto& ledger : detail::DispatchState::current().ledgers) {
     auto& counts = ledger->directions[static_cast<std::size_t>(kind)];
     ++counts.copies;
     counts.bytes += bytes;
@@ -85,7 +87,7 @@ void count_copy(TransferDirection kind, std::size_t bytes) {
 }
 
 void count_reads(int reads) {
-  for (const auto& ledger : DispatchState::current().ledgers) ledger->item_reads += reads;
+  for (const auto& ledger : detail::DispatchState::current().ledgers) ledger->item_reads += reads;
 }
 
 // The kernels on the key. They judge before anything happens, count after it has, and switch the
@@ -96,13 +98,13 @@ at::Tensor& copy_(c10::DispatchKeySet keys, at::Tensor& self, const at::Tensor& 
   const c10::Device from = source.device();
   const c10::Device to = self.device();
   if (C10_LIKELY(!is_transfer(from, to)) || source.numel() == 0) {
-    return at::redispatch::copy_(keys & k_keys_below, self, source, non_blocking);
+    return at::redispatch::copy_(keys & detail::k_keys_below, self, source, non_blocking);
   }
   const auto bytes = bytes_sent(self, source);
   const TransferDirection kind = direction(from, to);
   judge_copy(kind, from, to, bytes);
-  const DispatchKeyScope off(false);
-  at::redispatch::copy_(keys & k_keys_below, self, source, non_blocking);
+  const detail::DispatchKeyScope off(false);
+  at::redispatch::copy_(keys & detail::k_keys_below, self, source, non_blocking);
   count_copy(kind, bytes);
   return self;
 }
@@ -113,7 +115,7 @@ bool is_on_device(const at::Tensor& x) { return x.defined() && is_transfer(x.dev
                                                           const at::Tensor& self) {
   if (!is_on_device(self)) return at::redispatch::_local_scalar_dense(below, self);
   judge_read("item()", self);
-  const DispatchKeyScope off(false);
+  const detail::DispatchKeyScope off(false);
   auto value = at::redispatch::_local_scalar_dense(below, self);
   count_reads(1);
   return value;
@@ -127,7 +129,7 @@ constexpr c10::DispatchKeySet k_plain_cpu{c10::DispatchKey::CPU, c10::DispatchKe
                                           c10::DispatchKey::BackendSelect};
 
 at::Scalar local_scalar_dense(c10::DispatchKeySet keys, const at::Tensor& self) {
-  const auto below = keys & k_keys_below;
+  const auto below = keys & detail::k_keys_below;
   if (C10_LIKELY(k_plain_cpu.has_all(below))) return at::native::_local_scalar_dense_cpu(self);
   return local_scalar_dense_elsewhere(below, self);
 }
@@ -175,25 +177,23 @@ void reading_operation(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                        torch::jit::Stack* stack) {
   const auto arguments = torch::jit::last(*stack, op.schema().arguments().size());
   const at::Tensor self = arguments[0].toTensor();
-  const auto below = keys & k_keys_below;
+  const auto below = keys & detail::k_keys_below;
   const auto name = op.schema().name().substr(sizeof("aten::") - 1);
   const int reads = is_on_device(self) ? reads_of(name, arguments) : 0;
   if (reads == 0) return op.redispatchBoxed(below, stack);
   judge_read(name, self);
-  const DispatchKeyScope off(false);
+  const detail::DispatchKeyScope off(false);
   op.redispatchBoxed(below, stack);
   count_reads(reads);
 }
 
-std::unique_ptr<DispatchScope> scope_with(TransferPolicy policy) {
-  auto state = DispatchState::current();
+std::unique_ptr<detail::DispatchScope> scope_with(TransferPolicy policy) {
+  auto state = detail::DispatchState::current();
   state.policy = policy;
-  return std::make_unique<DispatchScope>(state);
+  return std::make_unique<detail::DispatchScope>(state);
 }
 
-}  // namespace
-
-void register_transfer_kernels(torch::Library& library) {
+TORCH_LIBRARY_IMPL(aten, DeferredInit, library) {
   library.impl("copy_", TORCH_FN(copy_));
   library.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense));
   for (const char* name : k_reading_operations) {
@@ -201,10 +201,12 @@ void register_transfer_kernels(torch::Library& library) {
   }
 }
 
-TransferLedger::TransferLedger() : counts_(std::make_shared<TransferCounts>()) {
-  auto state = DispatchState::current();
+}  // namespace
+
+TransferLedger::TransferLedger() : counts_(std::make_shared<detail::TransferCounts>()) {
+  auto state = detail::DispatchState::current();
   state.ledgers.push_back(counts_);
-  scope_ = std::make_unique<DispatchScope>(state);
+  scope_ = std::make_unique<detail::DispatchScope>(state);
 }
 
 TransferLedger::~TransferLedger() = default;
@@ -224,7 +226,7 @@ bool TransferLedger::empty() const {
 }
 
 std::ostream& operator<<(std::ostream& out, const TransferLedger& ledger) {
-  TextTable table({"transfer", "copies", "bytes"});
+  detail::TextTable table({"transfer", "copies", "bytes"});
   for (const auto& [kind, name] : k_directions) {
     const auto [copies, bytes] = ledger.count(kind);
     table.add_row({name, std::to_string(copies), std::to_string(bytes)});
@@ -238,7 +240,7 @@ TransferGuard::~TransferGuard() = default;
 
 AllowTransfers::AllowTransfers() {
   // Without a guard there is nothing to allow.
-  if (DispatchState::current().guards()) {
+  if (detail::DispatchState::current().guards()) {
     scope_ = scope_with({OnTransfer::allow, OnTransfer::allow, OnTransfer::allow});
   }
 }

@@ -2,156 +2,117 @@
 #include <use_gpu/gpu_info.hpp>
 
 #include <algorithm>
-#include <cstring>
+#include <cmath>
+#include <ostream>
 
-#include "gpu_info/nvml_loader.hpp"
+#include "gpu_info/nvml_query.hpp"
+#include "messages/message.hpp"
 
 namespace use_gpu {
 namespace {
 
-constexpr unsigned k_longest_text = 1024;  // more than NVML asks for, for any of its texts
-
-// A text that the driver wrote. One that fills its buffer need not be terminated.
-template <std::size_t size>
-std::string text(const char (&buffer)[size]) {
-  return {buffer, strnlen(buffer, size)};
+// What the driver says may hold any byte. In a table only ASCII is shown, so that a byte is a column.
+std::string ascii(std::string text) {
+  std::ranges::replace_if(
+      text, [](char c) { return c < 0x20 || c > 0x7e; }, '?');
+  return text;
 }
 
-std::string process_name(const Nvml& nvml, unsigned pid) {
-  char name[k_longest_text];
-  const nvmlReturn_t code = USE_GPU_NVML(nvml, nvmlSystemGetProcessName)(pid, name, k_longest_text);
-  return code == NVML_SUCCESS ? text(name) : std::string();
+std::string fitting(const std::string& text, std::size_t width) {
+  return detail::clipped(text.empty() ? "N/A" : ascii(text), width);
 }
 
-// Adds the processes of one of NVML's lists. `ask` calls `list` for the GPU; false if it has no
-// answer.
-template <class Process, class List, class Ask>
-bool add_processes(GpuInfo& gpu, const Nvml& nvml, const Ask& ask, const List& list) {
-  std::vector<Process> listed(128);
-  auto count = static_cast<unsigned>(listed.size());
-  nvmlReturn_t code = ask(list, &count, listed.data());
-  if (code == NVML_ERROR_INSUFFICIENT_SIZE) {
-    listed.resize(count + std::size_t{128});  // processes may start between the two calls
-    count = static_cast<unsigned>(listed.size());
-    code = ask(list, &count, listed.data());
-  }
-  if (code != NVML_SUCCESS) return false;
-  listed.resize(count);
-  for (const Process& process : listed) {
-    // A program that computes and draws is in two lists.
-    if (std::ranges::count(gpu.processes, process.pid, &GpuProcess::pid) > 0) continue;
-    gpu.processes.push_back({process.pid, process_name(nvml, process.pid), std::nullopt});
-    if (process.usedGpuMemory != static_cast<unsigned long long>(NVML_VALUE_NOT_AVAILABLE)) {
-      gpu.processes.back().memory_bytes = process.usedGpuMemory;
-    }
-  }
-  return true;
+std::string left(const std::string& text, std::size_t width) {
+  std::string column = fitting(text, width);
+  column.resize(width, ' ');
+  return column;
 }
 
-void add_processes(GpuInfo& gpu, const Nvml& nvml, const auto& ask) {
-  // The lists' third version is left alone: drivers 535.43 to 535.86 fill it with larger structures
-  // than nvml.h declares. The second has one layout since driver 450; the first serves those
-  // before.
-  const auto add = [&](const auto& list, const auto& older_list) {
-    add_processes<nvmlProcessInfo_v2_t>(gpu, nvml, ask, list) ||
-        add_processes<nvmlProcessInfo_v1_t>(gpu, nvml, ask, older_list);
-  };
-  add(USE_GPU_NVML(nvml, nvmlDeviceGetComputeRunningProcesses_v2),
-      USE_GPU_NVML(nvml, nvmlDeviceGetComputeRunningProcesses));
-  add(USE_GPU_NVML(nvml, nvmlDeviceGetMPSComputeRunningProcesses_v2),
-      USE_GPU_NVML(nvml, nvmlDeviceGetMPSComputeRunningProcesses));
-  add(USE_GPU_NVML(nvml, nvmlDeviceGetGraphicsRunningProcesses_v2),
-      USE_GPU_NVML(nvml, nvmlDeviceGetGraphicsRunningProcesses));
+std::string right(const std::string& text, std::size_t width) {
+  const std::string column = fitting(text, width);
+  return std::string(width - column.size(), ' ') + column;
 }
 
-void add_memory(GpuInfo& gpu, const Nvml& nvml, const auto& ask) {
-  nvmlMemory_v2_t memory{};
-  memory.version = nvmlMemory_v2;
-  nvmlMemory_t older{};
-  if (ask(USE_GPU_NVML(nvml, nvmlDeviceGetMemoryInfo_v2), &memory) == NVML_SUCCESS) {
-    gpu.memory_total_bytes = memory.total;
-    gpu.memory_used_bytes = memory.used;
-  } else if (ask(USE_GPU_NVML(nvml, nvmlDeviceGetMemoryInfo), &older) == NVML_SUCCESS) {
-    gpu.memory_total_bytes = older.total;
-    gpu.memory_used_bytes = older.used;
+std::string mebibytes(const std::optional<std::uint64_t>& bytes) {
+  return bytes ? std::to_string(*bytes >> 20) + "MiB" : "N/A";
+}
+
+std::string watts(const std::optional<double>& power) {
+  return power ? std::to_string(std::lround(*power)) + 'W' : "N/A";
+}
+
+std::string with_unit(const std::optional<int>& value, char unit) {
+  return value ? std::to_string(*value) + unit : "N/A";
+}
+
+// The widths are those of nvidia-smi: 91 columns in all, of which 87 are between "| " and " |".
+std::string line(const std::string& text) { return "| " + left(text, 87) + " |\n"; }
+
+std::string gpu_line(const std::string& gpu, const std::string& where, const std::string& state) {
+  return line(left(gpu, 48) + " | " + right(where, 23) + " | " + right(state, 10));
+}
+
+std::string gpu_rule(char end, char stroke) {
+  const auto strokes = [stroke](std::size_t count) { return std::string(count, stroke); };
+  return end + strokes(50) + '+' + strokes(25) + '+' + strokes(12) + end + '\n';
+}
+
+// The end of a path says more than its beginning.
+std::string end_of(const std::string& name, std::size_t width) {
+  return name.size() <= width ? name : "..." + name.substr(name.size() - width + 3);
+}
+
+std::string process_line(const std::string& gpu, const std::string& pid, const std::string& name,
+                         const std::string& memory) {
+  return line(right(gpu, 3) + "  " + right(pid, 10) + "  " + left(end_of(name, 56), 56) + "  " +
+              right(memory, 12));
+}
+
+void print_gpus(std::ostream& out, const std::vector<GpuInfo>& gpus) {
+  out << gpu_rule('+', '-') << gpu_line("GPU  Name", "Bus-Id", "Temp")
+      << gpu_line(right("Pwr:Usage/Cap", 48), "Memory-Usage", "GPU-Util") << gpu_rule('|', '=');
+  for (const GpuInfo& gpu : gpus) {
+    const std::string power = watts(gpu.power_watts) + " / " + watts(gpu.power_limit_watts);
+    out << gpu_line(right(std::to_string(gpu.index), 3) + "  " + left(gpu.name, 43), gpu.pci_bus_id,
+                    with_unit(gpu.temperature_celsius, 'C'))
+        << gpu_line(right(power, 48),
+                    mebibytes(gpu.memory_used_bytes) + " / " + mebibytes(gpu.memory_total_bytes),
+                    with_unit(gpu.utilization_percent, '%'))
+        << gpu_rule('+', '-');
   }
 }
 
-// Adds GPU `index` with all that it answers. A field that it does not offer is nothing to worry
-// about; a GPU that is ill is, and the report's problem becomes the first of those.
-void add_gpu(GpuReport& report, const Nvml& nvml, unsigned index) {
-  GpuInfo& gpu = report.gpus.emplace_back();
-  gpu.index = static_cast<int>(index);
-  nvmlDevice_t device{};
-  nvmlReturn_t illness = USE_GPU_NVML(nvml, nvmlDeviceGetHandleByIndex_v2)(index, &device);
-  if (illness == NVML_SUCCESS) {
-    const auto ask = [&](const auto& function, auto... arguments) {
-      const nvmlReturn_t code = function(device, arguments...);
-      if (code == NVML_ERROR_GPU_IS_LOST || code == NVML_ERROR_RESET_REQUIRED) illness = code;
-      return code;
-    };
-    const auto offers = [&](auto... call) { return ask(call...) == NVML_SUCCESS; };
-    char name[k_longest_text], uuid[k_longest_text];
-    nvmlPciInfo_t pci{};
-    nvmlUtilization_t utilization{};
-    unsigned number = 0;
-    if (offers(USE_GPU_NVML(nvml, nvmlDeviceGetName), name, k_longest_text)) {
-      gpu.name = text(name);
+void print_processes(std::ostream& out, const std::vector<GpuInfo>& gpus) {
+  out << line("Processes:") << process_line("GPU", "PID", "Process name", "GPU Memory")
+      << '|' + std::string(89, '=') + "|\n";
+  bool none = true;
+  for (const GpuInfo& gpu : gpus) {
+    for (const GpuProcess& process : gpu.processes) {
+      out << process_line(std::to_string(gpu.index), std::to_string(process.pid), process.name,
+                          mebibytes(process.memory_bytes));
+      none = false;
     }
-    if (offers(USE_GPU_NVML(nvml, nvmlDeviceGetUUID), uuid, k_longest_text)) {
-      gpu.uuid = text(uuid);
-    }
-    if (offers(USE_GPU_NVML(nvml, nvmlDeviceGetPciInfo_v3), &pci)) {
-      gpu.pci_bus_id = text(pci.busId);
-    }
-    if (offers(USE_GPU_NVML(nvml, nvmlDeviceGetUtilizationRates), &utilization)) {
-      gpu.utilization_percent = static_cast<int>(utilization.gpu);
-    }
-    if (offers(USE_GPU_NVML(nvml, nvmlDeviceGetTemperature), NVML_TEMPERATURE_GPU, &number)) {
-      gpu.temperature_celsius = static_cast<int>(number);
-    }
-    if (offers(USE_GPU_NVML(nvml, nvmlDeviceGetPowerUsage), &number)) {
-      gpu.power_watts = number / 1000.0;  // NVML says milliwatts
-    }
-    if (offers(USE_GPU_NVML(nvml, nvmlDeviceGetEnforcedPowerLimit), &number)) {
-      gpu.power_limit_watts = number / 1000.0;
-    }
-    add_memory(gpu, nvml, ask);
-    add_processes(gpu, nvml, ask);
   }
-  if (illness != NVML_SUCCESS && report.problem.empty()) {
-    report.problem = nvml.explain("GPU " + std::to_string(index) + " cannot be used", illness);
-  }
+  if (none) out << line("  No running processes found");
 }
 
 }  // namespace
 
-GpuReport query_gpus_from(const std::string& library) {
-  GpuReport report;
-  const Nvml nvml(library);
-  report.problem = nvml.problem();
-  if (!report.problem.empty()) return report;
+GpuReport query_gpus() { return detail::query_gpus_from("libnvidia-ml.so.1"); }
 
-  char version[k_longest_text];
-  if (USE_GPU_NVML(nvml, nvmlSystemGetDriverVersion)(version, k_longest_text) == NVML_SUCCESS) {
-    report.driver_version = text(version);
+std::ostream& operator<<(std::ostream& out, const GpuReport& report) {
+  if (!report.gpus.empty()) {
+    const auto known = [](const std::string& version) { return version.empty() ? "N/A" : version; };
+    const std::string rule = '+' + std::string(89, '-') + "+\n";
+    out << rule
+        << line(left("Driver Version: " + known(report.driver_version), 60) +
+                right("CUDA Version: " + known(report.cuda_version), 27));
+    print_gpus(out, report.gpus);
+    print_processes(out, report.gpus);
+    out << rule;
   }
-  int cuda = 0;
-  if (USE_GPU_NVML(nvml, nvmlSystemGetCudaDriverVersion_v2)(&cuda) == NVML_SUCCESS) {
-    report.cuda_version = std::to_string(NVML_CUDA_DRIVER_VERSION_MAJOR(cuda)) + '.' +
-                          std::to_string(NVML_CUDA_DRIVER_VERSION_MINOR(cuda));
-  }
-  unsigned count = 0;
-  nvmlReturn_t code = USE_GPU_NVML(nvml, nvmlDeviceGetCount_v2)(&count);
-  if (code == NVML_SUCCESS && count == 0) code = NVML_ERROR_GPU_NOT_FOUND;
-  if (code != NVML_SUCCESS) {
-    report.problem = nvml.explain("No GPU can be used", code);
-    return report;
-  }
-  for (unsigned index = 0; index < count; ++index) add_gpu(report, nvml, index);
-  return report;
+  if (report.gpus.empty() || !report.problem.empty()) out << ascii(report.problem) << '\n';
+  return out;
 }
-
-GpuReport query_gpus() { return query_gpus_from("libnvidia-ml.so.1"); }
 
 }  // namespace use_gpu

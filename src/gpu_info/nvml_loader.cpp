@@ -5,7 +5,7 @@
 
 #include "messages/message.hpp"
 
-namespace use_gpu {
+namespace use_gpu::detail {
 namespace {
 
 struct Explanation {
@@ -87,4 +87,4 @@ void* Nvml::symbol(const char* name) const noexcept { return dlsym(library_.get(
 
 void Nvml::Close::operator()(void* library) const noexcept { dlclose(library); }
 
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

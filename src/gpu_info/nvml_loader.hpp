@@ -31,12 +31,7 @@
 #include <memory>
 #include <string>
 
-namespace use_gpu {
-
-struct GpuReport;
-
-/// query_gpus() from another library than the driver's; for tests, which play NVML with their own.
-GpuReport query_gpus_from(const std::string& library);
+namespace use_gpu::detail {
 
 /// NVML, initialised for as long as this lives.
 class Nvml {
@@ -77,4 +72,4 @@ class Nvml {
 /// A function of NVML with the type that nvml.h declares. A macro, so that name and type agree.
 #define USE_GPU_NVML(nvml, name) (nvml).function<decltype(name)>(#name)
 
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
-// This file sees spdlog and not LibTorch: see log_message.hpp.
+//
+// The only source that sees spdlog, and it sees no LibTorch: the fmt that Debian's spdlog uses and the one that
+// LibTorch bundles cannot be seen by one source.
+#include <use_gpu/log.hpp>
+
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
 #include <memory>
-
-#include "messages/log_message.hpp"
 
 namespace use_gpu {
 namespace {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "messages/message.hpp"
 
-namespace use_gpu {
+#include <algorithm>
+
+namespace use_gpu::detail {
 
 std::string clipped(std::string_view text, std::size_t most) {
   if (text.size() <= most) return std::string(text);
@@ -15,17 +17,43 @@ std::string clipped(std::string_view text, std::size_t most) {
 
 std::string in_quotes(std::string_view text) {
   constexpr std::size_t k_most = 40;
-  constexpr char k_hex[] = "0123456789abcdef";
-  std::string printable;
+  std::string shown;
   for (const char c : text.substr(0, k_most)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte >= 0x20 && byte < 0x7f) {
-      printable += c;
+    if (c >= 0x20 && c < 0x7f) {
+      shown += c;
     } else {
-      printable += {'\\', 'x', k_hex[byte >> 4], k_hex[byte & 15]};
+      shown += "\\x" + hex({{static_cast<std::byte>(c)}});
     }
   }
-  return '"' + printable + (text.size() > k_most ? "...\"" : "\"");
+  return '"' + shown + (text.size() > k_most ? "...\"" : "\"");
 }
 
-}  // namespace use_gpu
+std::string printable(std::string text) {
+  const auto is_control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
+  std::replace_if(text.begin(), text.end(), is_control, '?');
+  return text;
+}
+
+std::string number_ranges(const std::vector<int>& numbers) {
+  std::string text;
+  for (std::size_t i = 0; i < numbers.size();) {
+    std::size_t last = i;
+    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
+    text += (text.empty() ? "" : ", ") + std::to_string(numbers[i]);
+    if (last > i) text += (last > i + 1 ? " to " : ", ") + std::to_string(numbers[last]);
+    i = last + 1;
+  }
+  return text.empty() ? "none" : clipped(text, 80);
+}
+
+std::string hex(std::span<const std::byte> bytes) {
+  constexpr char k_digits[] = "0123456789abcdef";
+  std::string text;
+  for (const auto byte : bytes) {
+    text += {k_digits[std::to_integer<int>(byte >> 4)],
+             k_digits[std::to_integer<int>(byte & std::byte{15})]};
+  }
+  return text;
+}
+
+}  // namespace use_gpu::detail

@@ -5,10 +5,12 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
-namespace use_gpu {
+namespace use_gpu::detail {
 
 /// Of an error's message, and of any other text for a person, in bytes.
 constexpr std::size_t k_longest_message = 400;
@@ -19,4 +21,13 @@ std::string clipped(std::string_view text, std::size_t most);
 /// The text in double quotes, unprintable bytes as \xNN, clipped to about 40 characters.
 std::string in_quotes(std::string_view text);
 
-}  // namespace use_gpu
+/// The text with "?" for each control character, which could spoil the terminal that shows it.
+std::string printable(std::string text);
+
+/// Ascending numbers in short: "0, 2 to 5". "none" for none.
+std::string number_ranges(const std::vector<int>& numbers);
+
+/// Two hexadecimal digits for each byte.
+std::string hex(std::span<const std::byte> bytes);
+
+}  // namespace use_gpu::detail

@@ -5,10 +5,9 @@
 #pragma once
 
 #include <c10/util/Exception.h>
+#include <use_gpu/log.hpp>
 
-#include "messages/log_message.hpp"
-
-namespace use_gpu {
+namespace use_gpu::detail {
 
 /// While it lives, LibTorch's warnings on this thread go to the log, at debug.
 class QuietWarnings {
@@ -21,4 +20,4 @@ class QuietWarnings {
   c10::WarningUtils::WarningHandlerGuard guard_{&to_log_};
 };
 
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

@@ -5,7 +5,7 @@
 #include <ostream>
 #include <utility>
 
-namespace use_gpu {
+namespace use_gpu::detail {
 namespace {
 
 bool is_number(const std::string& text) {
@@ -41,4 +41,4 @@ std::ostream& operator<<(std::ostream& out, const TextTable& table) {
   return out;
 }
 
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

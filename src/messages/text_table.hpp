@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace use_gpu {
+namespace use_gpu::detail {
 
 class TextTable {
  public:
@@ -22,4 +22,4 @@ class TextTable {
   std::vector<std::vector<std::string>> rows_;
 };
 
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

@@ -2,10 +2,9 @@
 #include "network_tensors/data_swap.hpp"
 
 #include <c10/core/InferenceMode.h>
+#include <use_gpu/log.hpp>
 
-#include "messages/log_message.hpp"
-
-namespace use_gpu {
+namespace use_gpu::detail {
 
 at::Tensor data_on(c10::Device device, const at::Tensor& x) {
   const c10::InferenceMode as_x(x.is_inference());
@@ -28,4 +27,4 @@ void DataSwap::swap(const at::Tensor& tensor, const at::Tensor& data) {
   tensor.set_data(data);
 }
 
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

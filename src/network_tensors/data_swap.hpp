@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace use_gpu {
+namespace use_gpu::detail {
 
 /// A copy of x to be its data on that device: made in inference mode if x was, and only then, as
 /// otherwise later writes or reads would be refused.
@@ -30,4 +30,4 @@ class DataSwap {
   std::vector<std::pair<at::Tensor, at::Tensor>> swapped_;  // and what it had before
 };
 
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

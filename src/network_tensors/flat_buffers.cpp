@@ -4,6 +4,7 @@
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <use_gpu/log.hpp>
 
 #include <algorithm>
 #include <cstring>
@@ -12,10 +13,9 @@
 #include <unordered_map>
 #include <utility>
 
-#include "messages/log_message.hpp"
 #include "messages/message.hpp"
 
-namespace use_gpu {
+namespace use_gpu::detail {
 namespace {
 
 constexpr std::int64_t k_bucket_bytes = std::int64_t{64} << 20;
@@ -239,4 +239,4 @@ void scatter(at::TensorList values, at::TensorList targets) {
   for (const auto& load : loads) write_with_retry([&] { load.send(); });
 }
 
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace use_gpu {
+namespace use_gpu::detail {
 
 /// What travels together: positions in a list of tensors, all of one device and one dtype, and of
 /// at most 64 MB together; a larger tensor is alone in its bucket.
@@ -44,4 +44,4 @@ void write_with_retry(c10::function_ref<void()> write);
 /// device changes nothing; each write is one with retry.
 void scatter(at::TensorList values, at::TensorList targets);
 
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

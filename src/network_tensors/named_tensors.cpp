@@ -5,7 +5,7 @@
 
 #include <unordered_set>
 
-namespace use_gpu {
+namespace use_gpu::detail {
 
 NamedTensors named_tensors_of(const torch::nn::Module& net) {
   NamedTensors all;
@@ -43,4 +43,4 @@ std::vector<at::Tensor> distinct_tensors(const NamedTensors& all) {
   return tensors_named(distinct_names(all), all);
 }
 
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

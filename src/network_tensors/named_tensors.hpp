@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace use_gpu {
+namespace use_gpu::detail {
 
 using NamedTensors = std::map<std::string, at::Tensor>;
 
@@ -31,4 +31,4 @@ using NamedTensors = std::map<std::string, at::Tensor>;
 /// Each tensor once.
 [[nodiscard]] std::vector<at::Tensor> distinct_tensors(const NamedTensors& all);
 
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

@@ -4,29 +4,12 @@
 #include <ATen/MemoryOverlap.h>
 #include <use_gpu/errors.hpp>
 
-#include <algorithm>
-#include <sstream>
 #include <utility>
 
 #include "messages/message.hpp"
+#include "tensor_summary.hpp"
 
-namespace use_gpu {
-namespace {
-
-std::string text_of(const at::Tensor& x) {
-  std::ostringstream text;
-  text << c10::getDtypeNames(x.scalar_type()).first << x.sizes();
-  return text.str();
-}
-
-// Names may come from a file; they must not spoil the terminal on which the error is shown.
-std::string printable(std::string text) {
-  const auto is_control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
-  std::replace_if(text.begin(), text.end(), is_control, '?');
-  return text;
-}
-
-}  // namespace
+namespace use_gpu::detail {
 
 std::string trouble_with(const at::Tensor& x) {
   if (x.layout() != c10::kStrided || x.is_nested()) return "not dense";
@@ -42,7 +25,8 @@ std::string difference(const at::Tensor& target, const at::Tensor& value) {
     if (!trouble.empty()) return "is " + trouble;
   }
   if (target.scalar_type() != value.scalar_type() || target.sizes() != value.sizes()) {
-    return "is " + text_of(target) + " in the network, but " + text_of(value) + " was given";
+    return "is " + dtype_and_shape(target) + " in the network, but " + dtype_and_shape(value) +
+           " was given";
   }
   if (at::has_internal_overlap(target) == at::MemOverlap::Yes)
     return "overlaps itself, as expand() makes it";
@@ -68,4 +52,4 @@ void throw_if_any(const std::string& what, Differences differences) {
   throw_parameter_error(what + ": " + text, std::move(differences));
 }
 
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

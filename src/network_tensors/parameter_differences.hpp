@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace use_gpu {
+namespace use_gpu::detail {
 
 /// One text for each name, which it begins with.
 using Differences = std::vector<std::string>;
@@ -28,4 +28,4 @@ using Differences = std::vector<std::string>;
 /// are none.
 void throw_if_any(const std::string& what, Differences differences);
 
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

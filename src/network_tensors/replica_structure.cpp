@@ -3,11 +3,12 @@
 
 #include <torch/nn/module.h>
 #include <use_gpu/errors.hpp>
-#include <use_gpu/tensor.hpp>
 
 #include <unordered_map>
 
-namespace use_gpu {
+#include "tensor_summary.hpp"
+
+namespace use_gpu::detail {
 namespace {
 
 // For each tensor the first of its names; the others are tied to it.
@@ -47,7 +48,7 @@ Differences differences_between(const std::vector<NamedTensors>& replicas,
       if (!x.defined()) continue;  // a module
       const auto& y = found->second;
       if (x.scalar_type() != y.scalar_type() || x.sizes() != y.sizes()) {
-        differences.push_back(name + " is " + describe(x) + " in replica 0, but " + describe(y) +
+        differences.push_back(name + " is " + summary(x) + " in replica 0, but " + summary(y) +
                               " in " + replica_name(i));
       } else if (ties.at(x.unsafeGetTensorImpl()) != other_ties.at(y.unsafeGetTensorImpl())) {
         differences.push_back(name + " is tied to other names in replica 0 than in " +
@@ -73,4 +74,4 @@ void check_distinct(std::string_view function, const std::vector<torch::nn::Modu
   }
 }
 
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

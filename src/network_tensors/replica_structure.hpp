@@ -10,7 +10,7 @@
 #include "network_tensors/named_tensors.hpp"
 #include "network_tensors/parameter_differences.hpp"
 
-namespace use_gpu {
+namespace use_gpu::detail {
 
 /// Parameters and buffers that are defined; submodules too, since they have a training mode, as
 /// undefined tensors.
@@ -27,4 +27,4 @@ namespace use_gpu {
 /// ArgumentError if one module is there twice.
 void check_distinct(std::string_view function, const std::vector<torch::nn::Module*>& nets);
 
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

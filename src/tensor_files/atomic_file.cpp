@@ -12,7 +12,7 @@
 
 #include "tensor_files/file_descriptor.hpp"
 
-namespace use_gpu {
+namespace use_gpu::detail {
 namespace {
 
 namespace fs = std::filesystem;
@@ -107,4 +107,4 @@ void write_atomically(const fs::path& file, std::span<const std::span<const std:
   flush_folder(folder);
 }
 
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <span>
 
-namespace use_gpu {
+namespace use_gpu::detail {
 
 /// Writes the parts, one after the other, to a temporary file in the same folder, and moves it to
 /// `file` when it is on the disk. An existing file keeps its mode; symbolic links are followed.
@@ -17,4 +17,4 @@ namespace use_gpu {
 void write_atomically(const std::filesystem::path& file,
                       std::span<const std::span<const std::byte>> parts);
 
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

@@ -9,7 +9,7 @@
 #include <system_error>
 #include <utility>
 
-namespace use_gpu {
+namespace use_gpu::detail {
 
 /// std::system_error of the last system call, with what it was for: "opening it: Permission
 /// denied".
@@ -40,4 +40,4 @@ class FileDescriptor {
   int fd_;
 };
 
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

@@ -9,7 +9,7 @@
 
 #include "tensor_files/file_descriptor.hpp"
 
-namespace use_gpu {
+namespace use_gpu::detail {
 
 MappedFile::MappedFile(const std::filesystem::path& file) {
   // O_NONBLOCK: opening a pipe must not wait for someone who writes to it.
@@ -31,4 +31,4 @@ MappedFile::~MappedFile() {
   if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <span>
 
-namespace use_gpu {
+namespace use_gpu::detail {
 
 class MappedFile {
  public:
@@ -24,4 +24,4 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

@@ -15,7 +15,7 @@
 #include "messages/message.hpp"
 #include "tensor_files/safetensors_header.hpp"
 
-namespace use_gpu {
+namespace use_gpu::detail {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
@@ -45,12 +45,9 @@ std::uint64_t bits_of(std::string_view dtype) {
 }
 
 std::string checksum(Bytes data) {
-  constexpr char k_hex[] = "0123456789abcdef";
-  std::uint64_t hash = XXH3_64bits(data.data(), data.size());
-  std::string text(16, '0');
-  for (auto digit = text.rbegin(); digit != text.rend(); ++digit, hash >>= 4)
-    *digit = k_hex[hash & 15];
-  return text;
+  XXH64_canonical_t bytes;  // the most significant first
+  XXH64_canonicalFromHash(&bytes, XXH3_64bits(data.data(), data.size()));
+  return hex(std::as_bytes(std::span(bytes.digest)));
 }
 
 // Checks that dtype and shape give the number of bytes of the data.
@@ -168,4 +165,4 @@ SafetensorsParts make_safetensors(std::vector<StoredTensor> tensors) {
   return parts;
 }
 
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace use_gpu {
+namespace use_gpu::detail {
 
 /// A tensor as the format has it. `data` is row-major and little-endian, and owned by someone else.
 struct StoredTensor {
@@ -37,4 +37,4 @@ struct SafetensorsParts {
 /// cannot hold.
 [[nodiscard]] SafetensorsParts make_safetensors(std::vector<StoredTensor> tensors);
 
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

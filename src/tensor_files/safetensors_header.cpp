@@ -7,7 +7,7 @@
 
 #include "messages/message.hpp"
 
-namespace use_gpu {
+namespace use_gpu::detail {
 namespace {
 
 using nlohmann::json;
@@ -142,4 +142,4 @@ std::string text_of(const SafetensorsHeader& header) {
   return text + '}';
 }
 
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

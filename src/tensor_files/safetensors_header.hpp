@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace use_gpu {
+namespace use_gpu::detail {
 
 struct SafetensorsHeader {
   struct Entry {
@@ -29,4 +29,4 @@ struct SafetensorsHeader {
 /// The reverse. std::runtime_error for a name that JSON, or the format, cannot hold.
 [[nodiscard]] std::string text_of(const SafetensorsHeader& header);
 
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

@@ -9,7 +9,7 @@
 
 #include "messages/message.hpp"
 
-namespace use_gpu {
+namespace use_gpu::detail {
 namespace {
 
 constexpr std::array<std::pair<const char*, at::ScalarType>, 20> k_dtypes{{
@@ -72,4 +72,4 @@ at::Tensor to_tensor(const StoredTensor& stored) {
                            ", which LibTorch does not have");
 }
 
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

@@ -7,7 +7,7 @@
 
 #include "tensor_files/safetensors.hpp"
 
-namespace use_gpu {
+namespace use_gpu::detail {
 
 /// Refers to x's memory; x is contiguous and on the CPU. std::runtime_error, which names the dtype,
 /// if the format has none for it.
@@ -17,4 +17,4 @@ namespace use_gpu {
 /// std::runtime_error, which names the dtype, if LibTorch has none for it.
 [[nodiscard]] at::Tensor to_tensor(const StoredTensor& stored);
 
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

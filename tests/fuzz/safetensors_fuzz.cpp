@@ -12,7 +12,7 @@
 
 namespace {
 
-using use_gpu::StoredTensor;
+using namespace use_gpu::detail;
 
 void require(bool condition) {
   if (!condition) std::abort();
@@ -25,7 +25,7 @@ std::map<std::string, StoredTensor> by_name(const std::vector<StoredTensor>& ten
 }
 
 // A file of one part, in memory.
-std::vector<std::byte> joined(const use_gpu::SafetensorsParts& parts) {
+std::vector<std::byte> joined(const SafetensorsParts& parts) {
   const auto header = std::as_bytes(std::span(parts.header));
   std::vector<std::byte> file(header.begin(), header.end());
   for (const auto part : parts.data) file.insert(file.end(), part.begin(), part.end());
@@ -33,7 +33,7 @@ std::vector<std::byte> joined(const use_gpu::SafetensorsParts& parts) {
 }
 
 void check(std::span<const std::byte> file) {
-  const auto tensors = use_gpu::parse_safetensors(file);
+  const auto tensors = parse_safetensors(file);
   std::size_t bytes = 0;
   for (const auto& x : tensors) {
     require(x.data.empty() || (x.data.data() >= file.data() &&
@@ -41,9 +41,9 @@ void check(std::span<const std::byte> file) {
     bytes += x.data.size();
   }
   require(bytes <= file.size());
-  const auto again = joined(use_gpu::make_safetensors(tensors));
+  const auto again = joined(make_safetensors(tensors));
   const auto expected = by_name(tensors);
-  const auto found = by_name(use_gpu::parse_safetensors(again));
+  const auto found = by_name(parse_safetensors(again));
   require(found.size() == expected.size());
   for (const auto& [name, x] : expected) {
     const auto& y = found.at(name);

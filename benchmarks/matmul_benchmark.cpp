@@ -12,9 +12,7 @@
 #include <cmath>
 
 #include "contender_benchmark.hpp"
-#ifdef USE_GPU_WITH_CUBLASLT
 #include "matmul_cublaslt_cuda.hpp"
-#endif
 
 namespace {
 
@@ -36,12 +34,8 @@ int main(int argc, char** argv) {
   const auto gpu = use_gpu::try_gpu();
   add_products(use_gpu::cpu(), 2048);
   if (!gpu.is_cpu()) add_products(gpu, is_simulated(gpu) ? 2048 : 8192);
-#ifdef USE_GPU_WITH_CUBLASLT
-  if (gpu.is_cuda() && !is_simulated(gpu)) {
-    add_benchmark(
-        "matmul/" + label(gpu) + " bf16 cublasLt/8192",
-        [=] { return cublaslt_contender(8192, gpu); }, amount_of(8192));
+  if (const auto bare = cublaslt_contender(8192, gpu)) {
+    add_benchmark("matmul/" + label(gpu) + " bf16 cublasLt/8192", bare, amount_of(8192));
   }
-#endif
   return run_benchmarks(argc, argv);
 }

@@ -15,7 +15,7 @@ class Store;
 class Work;
 }  // namespace c10d
 
-namespace use_gpu {
+namespace use_gpu::detail {
 
 #ifdef USE_GPU_WITH_NCCL
 
@@ -42,4 +42,4 @@ inline void wait_for_nccl(c10d::Work&, std::chrono::milliseconds) {}
 
 #endif
 
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+#include "communicator/group_state.hpp"
+
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/view_as_real.h>
+#include <c10/util/ConstexprCrc.h>
+#include <use_gpu/errors.hpp>
+#include <use_gpu/log.hpp>
+
+#include <algorithm>
+#include <array>
+#include <future>
+#include <thread>
+#include <utility>
+
+#include "communicator/nccl_backend_cuda.hpp"
+#include "messages/message.hpp"
+
+namespace use_gpu::detail {
+
+GroupState::~GroupState() {
+  if (!nccl) return;
+  try {  // NCCL leaves together with its peers; one that is dead never comes
+    std::packaged_task<void()> leave([nccl = nccl] { nccl->shutdown(); });
+    auto left = leave.get_future();
+    std::thread(std::move(leave)).detach();
+    const auto patience = std::min<std::chrono::milliseconds>(timeout, std::chrono::seconds(10));
+    if (left.wait_for(patience) == std::future_status::ready) {
+      left.get();
+    } else {  // abort() would wait for shutdown, which has LibTorch's lock; nothing is in flight
+      log_message(LogLevel::warning, "~Communicator: left NCCL without waiting for a peer");
+    }
+  } catch (const std::exception& error) {
+    log_message(LogLevel::error, "~Communicator: " + cause_text(error));
+  }
+}
+
+bool GroupState::by_nccl(const at::Tensor& x) const {
+  return nccl && x.defined() && x.device() == device;
+}
+
+Agreement GroupState::agree(const std::string& operation, const std::string& call,
+                            std::int64_t network, std::int64_t choice, bool refuses) {
+  if (!failure.empty()) {
+    throw CommunicatorError(operation +
+                            ": this communicator is no longer usable: " + clipped(failure, 250));
+  }
+  const auto number = static_cast<std::int64_t>(c10::util::crc64(call).checksum());
+  // Numbers are equal on all ranks where the highest is the lowest.
+  std::array<std::int64_t, 7> most{
+      number, ~number, network, ~network, choice, ~choice, refuses ? rank : -1};
+  if (size > 1) {
+    run(operation, /*on_nccl=*/false, [&](c10d::Backend& backend) {
+      std::vector<at::Tensor> tensors{
+          at::from_blob(most.data(), {static_cast<std::int64_t>(most.size())}, at::kLong)};
+      c10d::AllreduceOptions options;
+      options.reduceOp = c10d::ReduceOp::MAX;
+      options.timeout = timeout;
+      return backend.allreduce(tensors, options);
+    });
+  }
+  if (most[0] != ~most[1]) {
+    throw ArgumentError(operation + ": the ranks do not make the same call. Rank " +
+                        std::to_string(rank) + " makes this one: " + clipped(call, 200) +
+                        ". Operation, shape, dtype and root have to agree, and whether the tensor "
+                        "is on group.device().");
+  }
+  return {most[2] == ~most[3], most[4] == ~most[5], static_cast<int>(most[6])};
+}
+
+void GroupState::prepare(const std::string& operation, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (...) {
+    if (failure.empty()) {
+      try {
+        agree(operation, operation + " was refused on a rank");
+      } catch (const ArgumentError&) {  // this rank's own error says more
+      }
+    }
+    throw;
+  }
+}
+
+void GroupState::take_part(const std::string& operation, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const std::exception& error) {
+    if (failure.empty() && size > 1) leave(operation, cause_text(error));
+    throw;
+  }
+}
+
+void GroupState::all_reduce(const std::string& operation, const at::Tensor& wire, ReduceOp how,
+                            bool on_nccl) {
+  using RedOp = c10d::ReduceOp::RedOpType;
+  std::vector<at::Tensor> tensors{wire.is_complex() ? at::view_as_real(wire) : wire};
+  c10d::AllreduceOptions options;
+  options.timeout = timeout;
+  options.reduceOp = how == ReduceOp::min   ? RedOp::MIN
+                     : how == ReduceOp::max ? RedOp::MAX
+                                            : RedOp::SUM;
+  run(operation, on_nccl,
+      [&](c10d::Backend& backend) { return backend.allreduce(tensors, options); });
+  if (how == ReduceOp::mean) wire.div_(size);
+}
+
+void GroupState::broadcast(const std::string& operation, const at::Tensor& wire, int root,
+                           bool on_nccl) {
+  std::vector<at::Tensor> bytes{wire.flatten().view(at::kByte)};  // of which both know every dtype
+  c10d::BroadcastOptions options;
+  options.timeout = timeout;
+  options.rootRank = root;
+  run(operation, on_nccl,
+      [&](c10d::Backend& backend) { return backend.broadcast(bytes, options); });
+}
+
+void GroupState::run(const std::string& operation, bool on_nccl, const Start& start) {
+  constexpr std::chrono::seconds k_grace(5);  // in which Gloo's own time-out comes, if it does
+  c10::intrusive_ptr<c10d::Work> work;
+  try {
+    work = start(on_nccl ? *nccl : *gloo);
+    if (on_nccl) {
+      wait_for_nccl(*work, timeout);
+    } else {
+      work->wait(timeout + k_grace);
+    }
+  } catch (const std::exception& error) {
+    // Gloo's threads block each other, and would never be joined.
+    if (!on_nccl && work && !work->isCompleted()) static_cast<void>(gloo.release());
+    leave(operation, cause_text(error));
+    throw CommunicatorError(failure +
+                            ". A rank has died, left or been too late; this communicator "
+                            "is no longer usable (torchrun --max-restarts starts a new "
+                            "group).");
+  }
+}
+
+// So that the others, who may be waiting for this rank, hear of it at once.
+void GroupState::leave(const std::string& operation, const std::string& cause) {
+  failure = operation + " on rank " + std::to_string(rank) + " of " + std::to_string(size) +
+            " failed: " + cause + at_those_addresses(cause);
+  try {
+    gloo.reset();  // its connections close; NCCL's abort may wait for those who have not heard yet
+    if (const auto leaving = std::exchange(nccl, nullptr)) leaving->abort();
+  } catch (const std::exception& error) {
+    log_message(LogLevel::error, "Communicator: " + cause_text(error));
+  }
+}
+
+// Which ranks are where the cause says: " (there: rank 1)".
+std::string GroupState::at_those_addresses(const std::string& cause) const {
+  std::vector<int> there;
+  for (int other = 0; other < static_cast<int>(peers.size()); ++other) {
+    const auto& address = peers[static_cast<std::size_t>(other)].address;
+    if (other != rank && cause.find('[' + address + ']') != std::string::npos)
+      there.push_back(other);
+  }
+  return there.empty() ? "" : " (there: rank " + number_ranges(there) + ')';
+}
+
+}  // namespace use_gpu::detail

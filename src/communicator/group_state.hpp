@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+//
+// What a Communicator holds, and how each of its calls goes: the ranks compare what they are about
+// to do, then do it, and an error on the way is the end of the group.
+#pragma once
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <use_gpu/communicator.hpp>
+
+#include <functional>
+
+#include "communicator/rendezvous.hpp"
+
+namespace use_gpu::detail {
+
+/// Of what the ranks have told each other.
+struct Agreement {
+  bool same_network, same_choice;
+  int refusing_rank;  // the highest; -1 if none refuses
+};
+
+class GroupState {
+ public:
+  explicit GroupState(c10::Device own) : device(own) {}
+  ~GroupState();
+  GroupState(const GroupState&) = delete;
+  GroupState& operator=(const GroupState&) = delete;
+
+  /// Whether x travels by NCCL: it takes what is on this rank's own GPU.
+  [[nodiscard]] bool by_nccl(const at::Tensor& x) const;
+
+  /// The first message of every call, small and always of the same size: for messages of different
+  /// sizes Gloo ends the process, for different dtypes it gives nonsense. ArgumentError on every rank
+  /// unless all make the same call; the rest is for the caller to judge.
+  Agreement agree(const std::string& operation, const std::string& call, std::int64_t network = 0,
+                  std::int64_t choice = 0, bool refuses = false);
+
+  /// What a rank does before it agrees. If that throws, the others get an error when they compare.
+  void prepare(const std::string& operation, const std::function<void()>& work);
+
+  /// What a rank does once all have agreed. If that throws, it leaves, so that none waits for it.
+  void take_part(const std::string& operation, const std::function<void()>& work);
+
+  /// In place, for what to_wire() gives. Returns when it is done; otherwise this rank leaves.
+  void all_reduce(const std::string& operation, const at::Tensor& wire, ReduceOp how, bool on_nccl);
+  void broadcast(const std::string& operation, const at::Tensor& wire, int root, bool on_nccl);
+
+  int rank = 0;
+  int size = 1;
+  c10::Device device;
+  std::chrono::milliseconds timeout{};
+  std::vector<Peer> peers;
+  c10::intrusive_ptr<c10d::Backend> gloo;  // none in a group of one until somebody asks
+  c10::intrusive_ptr<c10d::Backend> nccl;  // where each rank has a CUDA GPU
+  std::string failure;                     // why the group is no longer usable
+
+ private:
+  using Start = std::function<c10::intrusive_ptr<c10d::Work>(c10d::Backend&)>;
+  void run(const std::string& operation, bool on_nccl, const Start& start);
+  void leave(const std::string& operation, const std::string& cause);
+  [[nodiscard]] std::string at_those_addresses(const std::string& cause) const;
+};
+
+}  // namespace use_gpu::detail

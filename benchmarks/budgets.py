@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Prints what scripts/bench measured beside what was promised, as one table.
 
-Instructions are the same on every run: a budget of theirs that is not kept is an error. A clock
-depends on what else the machine does: there it is a warning.
+Instruction counts are the same on every run: exceeding such a budget is an error. Times depend on
+what else the machine does: exceeding one is a warning.
 """
 
 import sys

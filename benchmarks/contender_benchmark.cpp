@@ -38,7 +38,7 @@ void measure_one(benchmark::State& state, const Contender& contender, Amount amo
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   if (!check()) return;
   if (took.count() < contender.least_seconds * static_cast<double>(state.iterations())) {
-    state.SkipWithError("faster than any hardware can");
+    state.SkipWithError("faster than hardware can be");
     all_right = false;
     return;
   }
@@ -48,7 +48,7 @@ void measure_one(benchmark::State& state, const Contender& contender, Amount amo
   if (amount.bytes > 0) state.counters["bytes/s"] = {amount.bytes, each_run};
 }
 
-// Of the processors that this process may use, those that are not another's hyperthread.
+// The number of physical cores that this process may use.
 int usable_cores() {
   cpu_set_t usable;
   if (::sched_getaffinity(0, sizeof(usable), &usable) != 0) return 0;
@@ -57,7 +57,7 @@ int usable_cores() {
     if (!CPU_ISSET(cpu, &usable)) continue;
     std::ifstream file("/sys/devices/system/cpu/cpu" + std::to_string(cpu) +
                        "/topology/thread_siblings_list");
-    std::string siblings = std::to_string(cpu);  // itself, where the system does not say
+    std::string siblings = std::to_string(cpu);  // itself, if the list is missing
     std::getline(file, siblings);
     cores.insert(siblings);
   }
@@ -97,7 +97,7 @@ int run_benchmarks(int argc, char** argv) {
                                     std::to_string(cores) + " cores");
   }
   benchmark::RunSpecifiedBenchmarks();
-  benchmark::ClearRegisteredBenchmarks();  // their tensors go before the CUDA driver does
+  benchmark::ClearRegisteredBenchmarks();  // frees tensors before the CUDA driver ends
   benchmark::Shutdown();
   return all_right ? 0 : 1;
 }

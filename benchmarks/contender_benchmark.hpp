@@ -19,6 +19,6 @@ struct Amount {
 /// once.
 void add_benchmark(const std::string& name, std::function<Contender()> make, Amount amount = {});
 
-/// main() of a benchmark program, after all were added. What it writes names the machine, and warns
-/// where LibTorch leaves cores idle or multiplies without a fast BLAS. 1 if a result was wrong.
+/// To be returned by main(), after all were added. The output names the machine, and warns if
+/// LibTorch leaves cores idle or has no fast BLAS. Returns 1 if a result was wrong.
 int run_benchmarks(int argc, char** argv);

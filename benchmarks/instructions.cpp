@@ -43,8 +43,8 @@ void count_three(const std::string& where) {
 int main() {
   const c10::InferenceMode inference;  // no autograd graph: the smallest operations there are
   CALLGRIND_START_INSTRUMENTATION;
-  // A memcmp takes a few instructions more where its operands are near the end of a page: the least
-  // of five counts, at different places of the stack, is without.
+  // A memcmp takes a few more instructions if its operands are near the end of a page: the minimum
+  // of five counts at different stack positions avoids this.
   for (int i = 0; i < 5; ++i) {
     static_cast<volatile char*>(__builtin_alloca(720))[0] = 0;
 #ifdef USE_GPU_BARE

@@ -46,7 +46,7 @@ class Plan {
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
 
-  // cuBLAS has columns where LibTorch has rows, so ab is computed as (b'a')'.
+  // cuBLAS is column-major, LibTorch row-major: ab is computed as (b'a')'.
   const at::Tensor& run() {
     const float one = 1, zero = 0;
     require(cublasLtMatmul(handle_, &operation_, &one, b_.const_data_ptr(), &layout_,

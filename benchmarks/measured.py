@@ -12,7 +12,7 @@ FOLDER = ROOT / "build/bench"
 
 
 class Times(NamedTuple):
-    """Seconds of one run: between low and high is the middle half of all repetitions."""
+    """Seconds of one run: low and high are the quartiles of all repetitions."""
 
     median: float
     low: float

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
 // save_parameters and load_parameters beside torch::save and torch::load, for 25 tensors of 4 MiB
-// and for 1,000 of 4 KiB, on the CPU and on the first GPU. What was saved is loaded, and what was loaded is checked.
-// Ours waits until the file is on the disk and computes checksums; LibTorch's do neither, so "torch
-// and fsync" has LibTorch's file flushed too. Files are in TMPDIR.
+// and for 1,000 of 4 KiB, on the CPU and on the first GPU. Saved files are loaded, and loaded
+// values checked. Ours waits until the file is on the disk; LibTorch's do not, so "torch and fsync"
+// has LibTorch's file flushed too. Ours computes XXH3 checksums, torch::save CRC-32 ones. Files are
+// in TMPDIR.
 #include <benchmark/benchmark.h>
 #include <fcntl.h>
 #include <malloc.h>
@@ -89,8 +90,8 @@ void measure(benchmark::State& state, c10::Device device, const Size& size, cons
 }  // namespace
 
 int main(int argc, char** argv) {
-  // A program loads once. In a loop glibc would keep LibTorch's memory for the next round, which a
-  // first load has to get from the system, page by page; told where to draw the line, it does not.
+  // A program loads once. In a loop glibc would keep LibTorch's memory for the next round, but a
+  // first load must get it from the system, page by page. A fixed threshold prevents this.
   ::mallopt(M_MMAP_THRESHOLD, 128 * 1024);
   const Way ours{"use_gpu", save_ours, load_ours}, torch{"torch", save_torch, load_torch},
       to_disk{"torch and fsync", save_torch_to_disk, load_torch};

@@ -18,10 +18,10 @@ namespace {
 struct Copies {
   c10::Device device;
   bool to_device, is_pinned;
-  std::int64_t count, bytes;  // so many copies of so many bytes each
+  std::int64_t count, bytes;  // `count` copies of `bytes` bytes each
 };
 
-// From 1, 2, 3 ... over zeros, so that a copy shows that did not happen.
+// Copies 1, 2, 3 ... over zeros, so that a missing copy shows.
 Contender contender_of(const Copies& copies, const std::string& name) {
   const auto host = at::dtype(at::kInt).pinned_memory(copies.is_pinned);
   const auto device = at::dtype(at::kInt).device(copies.device);
@@ -61,7 +61,7 @@ void add_copies(const Copies& copies) {
                 {.bytes = static_cast<double>(copies.count * copies.bytes)});
 }
 
-// The largest copy: it is there three times, on the host or on the device.
+// The largest copy. The host or the device holds its data three times.
 std::int64_t most_bytes(c10::Device device) {
   const double host =
       static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));

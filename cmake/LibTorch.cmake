@@ -6,7 +6,7 @@
 #                 2. the one that the installed package was built with (USE_GPU_BUILT_WITH_TORCH)
 #                 3. a supported torch in the current python3
 #                 4. the .venv that scripts/setup fills
-#   CUDA Toolkit  1. what the user named: CUDAToolkit_ROOT, CUDACXX, CUDA_PATH, CUDA_HOME
+#   CUDA Toolkit  1. what the user named: CUDAToolkit_ROOT, CUDA_PATH, CUDA_HOME, CUDACXX
 #                 2. a toolkit of LibTorch's CUDA version: nvcc on the PATH, /usr/local/cuda
 #                 3. the one that the installed package was built with (USE_GPU_BUILT_WITH_CUDA)
 #                 4. the compiler from PyPI in the .venv

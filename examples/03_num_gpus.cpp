@@ -1,5 +1,5 @@
 // Chapter cell "num_gpus()": how many GPUs this program can use.
-// Look at: on a machine without one the answer is 0, not an error; and why it is what it is.
+// Look at: without a GPU the count is 0, not an error; and the explanation of it.
 
 #include <use_gpu/device.hpp>
 #include <use_gpu/diagnosis.hpp>

@@ -1,5 +1,5 @@
 // Chapter cell "X = ones(2, 3) on try_gpu()": a tensor created on the first GPU.
-// Look at: the last line of X, which names its device, and what the device's memory says.
+// Look at: the last line of X, which names its device, and the device's memory use.
 
 #include <torch/types.h>
 #include <use_gpu/device.hpp>
@@ -16,7 +16,7 @@ void print_memory(const char* when, c10::Device device) {
     std::cout << memory->total_bytes - memory->free_bytes << " of " << memory->total_bytes
               << " bytes used\n";
   } else {
-    std::cout << "this device does not say\n";
+    std::cout << "not reported\n";
   }
 }
 

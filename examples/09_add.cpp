@@ -1,5 +1,5 @@
 // Chapter cell "Y + Z": operands on one device can be added.
-// Look at: the sum is on that device too; and the answer to X + Y, which are on different ones.
+// Look at: the sum is on that device too; and the error of X + Y, on different devices.
 
 #include <torch/types.h>
 #include <use_gpu/device.hpp>

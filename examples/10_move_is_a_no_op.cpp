@@ -1,5 +1,5 @@
 // Chapter cell "Z.cuda(1) is Z": moving a tensor to where it is costs nothing.
-// Look at: to_device gives Z itself; copy_to is for those who want new memory all the same.
+// Look at: to_device gives Z itself; copy_to always allocates new memory.
 
 #include <torch/types.h>
 #include <use_gpu/device.hpp>

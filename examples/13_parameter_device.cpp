@@ -1,5 +1,5 @@
 // Chapter cell "net[0].weight.data.device": the parameters of a placed network live on its device.
-// Look at: weight and bias, and the one answer for the whole network.
+// Look at: weight and bias, and the device of the whole network.
 
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>

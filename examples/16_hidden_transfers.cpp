@@ -1,7 +1,7 @@
 // The chapter's side notes: transfers are slow, "we want you to be 100 % certain that you want to
 // do something slow before we let you do it".
-// Look at: what printing the loss at each step costs, what the guard says to it, and one large copy
-// against a thousand small ones. Without a GPU nothing is transferred, and all counts are zero.
+// Look at: what printing the loss at each step costs, the guard's error, and one large copy against
+// a thousand small ones. Without a GPU nothing is transferred, and all counts are zero.
 
 #include <torch/nn/modules/linear.h>
 #include <use_gpu/device.hpp>
@@ -62,7 +62,7 @@ int main() {
     std::cout << error.what() << "\n\n";
   }
   const torch::Tensor x = torch::ones({1000, 250}, device);
-  (void)use_gpu::copy_to(x, use_gpu::cpu());  // the first copy pays for more than itself
+  (void)use_gpu::copy_to(x, use_gpu::cpu());  // warm-up: the first copy takes longer
   copy_in_pieces(x, 1);
   copy_in_pieces(x, 1000);
 }

@@ -1,7 +1,7 @@
 // Exercise 1: a task with much to compute, the product of large matrices, on the CPU and on the
 // GPU, and one with little, the product of small ones.
-// Look at: below some size the GPU takes the same time however small the matrices are, as starting
-// it takes longer than multiplying. Where "CPU/GPU" passes 1, sending the work there begins to pay.
+// Look at: below some size the time on the GPU is constant, because the launch takes longer than
+// the product. Where "CPU/GPU" is above 1, the GPU is worth using.
 
 #include <use_gpu/device.hpp>
 
@@ -25,7 +25,7 @@ int main() {
   std::puts(is_timed ? "  CPU/GPU, float32" : "");
   std::vector<Figure> figures;  // of the last row
   double longest = 0;           // of all, in seconds
-  int n = 0, crossing = 0;      // the least n from which on the GPU was faster
+  int n = 0, crossing = 0;      // the least n from which the GPU was faster
   // Twice the size takes eight times as long, and the program is to end after a few seconds.
   while (longest < 0.04) {
     n = std::max(1, 2 * n);

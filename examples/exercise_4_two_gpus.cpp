@@ -1,7 +1,7 @@
 // Exercise 4: two products of matrices at the same time on two GPUs, against one after the other on
 // one GPU.
-// Look at: one thread keeps two GPUs busy with large products, which it only has to start. With
-// tiny ones they wait for it, unless each has a thread of its own.
+// Look at: one thread keeps two GPUs busy with large products, which it only starts. With tiny ones
+// the GPUs wait for it, unless each GPU has a thread.
 
 #include <use_gpu/device.hpp>
 #include <use_gpu/parallel.hpp>
@@ -13,7 +13,7 @@
 
 namespace {
 
-// Each of two devices is to compute the product of two n by n matrices so many times.
+// Two devices compute the product of two n by n matrices `times` times each.
 bool compare(int n, int times, c10::Device first, c10::Device second) {
   const Matmul a(n, first, k_float32), b(n, first, k_float32), c(n, second, k_float32);
   using Products = std::vector<at::Tensor>;
@@ -56,8 +56,7 @@ int main() {
   }
   const bool large = compare(first.is_cpu() || is_simulated(first) ? 1024 : 8192, 1, first, second);
   const bool tiny = compare(16, 5000, first, second);
-  std::puts(
-      "\nA GPU multiplies tiny matrices in less time than it takes to tell it to: with them one");
+  std::puts("\nA GPU multiplies tiny matrices in less time than a launch takes: with them one");
   std::puts(
       "thread keeps no more than one GPU busy. parallel_on gives each GPU a thread of its own.");
   return large && tiny ? 0 : 1;

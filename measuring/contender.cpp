@@ -35,7 +35,7 @@ void show_progress(const std::string& text) {
   std::fflush(stderr);
 }
 
-// With three digits, or all that stand before the point.
+// Three digits, or all before the decimal point.
 std::string number(double value) {
   char text[40];
   std::snprintf(text, sizeof(text), "%.*f", value < 9.995 ? 2 : value < 99.95 ? 1 : 0, value);

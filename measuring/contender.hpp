@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// How the exercises take their figures. One counts only if the work was warmed up, the devices were
-// synchronized and the result is right: so the ways of doing something run in turn, round after
-// round, and of one whose result is wrong no figure is told.
+// How the exercises measure times. A time counts only after a warm-up, with synchronized devices
+// and a right result: so contenders run in turn, in several rounds, and one with a wrong result
+// reports no time.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,18 +15,18 @@
 /// One way of doing a piece of work.
 struct Contender {
   std::string name;
-  std::vector<c10::Device> devices;  // that are waited for before the clock is read
+  std::vector<c10::Device> devices;  // synchronized before the clock is read
   std::function<std::vector<at::Tensor>()> work;
   std::function<bool(const std::vector<at::Tensor>&)> is_right;
-  double least_seconds = 0;  // what no hardware can do in less: such a figure is not told either
+  double least_seconds = 0;  // less is impossible on any hardware: such a time is not reported
 };
 
-/// Of one run.
+/// Per run.
 struct Seconds {
   double median, least, most;
 };
 
-/// What came of a contender. A wrong result has no time, nor has a simulated GPU: it would be the
+/// A contender's result. No time for a wrong result or on a simulated GPU, where it would be the
 /// CPU's.
 struct Figure {
   bool is_right = false;
@@ -34,18 +34,17 @@ struct Figure {
 };
 
 /// Does the work once and waits for its devices. USE_GPU_PLANT_WRONG_RESULT=<name> in the
-/// environment ruins that contender's results, so that the tests see what becomes of its figure.
+/// environment corrupts that contender's results, so that tests can check the report.
 [[nodiscard]] std::vector<at::Tensor> run(const Contender& contender);
 
-/// What each takes, interleaved, for about `seconds` in all; at least three rounds after the one
-/// that warms up. The results of the first and the last run are checked. On a terminal, says what it
-/// is doing.
+/// Measures all contenders, interleaved, for about `seconds` in all; at least three rounds after
+/// the warm-up. Checks the results of the first and the last run. Shows progress on a terminal.
 [[nodiscard]] std::vector<Figure> measure(const std::vector<Contender>& contenders, double seconds);
 
 /// "12.3 ms" and the spread, or why there is no time: "WRONG RESULT", "right (simulated)".
 [[nodiscard]] std::string text_of(const Figure& figure);
 
-/// "1.23x": so many times longer takes `slow`. Empty where one of them has no time.
+/// "1.23x": how many times longer `slow` takes. Empty if one has no time.
 [[nodiscard]] std::string speed_up(const Figure& slow, const Figure& fast);
 
 /// Whether it is a GPU that simulate_gpus has made: the CPU computes for it.
@@ -54,5 +53,5 @@ struct Figure {
 /// The device's name for a row: "cuda:0", or "cuda:0 SIMULATED".
 [[nodiscard]] std::string label(c10::Device device);
 
-/// What every figure carries: CPU, threads, GPUs, LibTorch.
+/// Printed with all times: CPU, threads, GPUs, LibTorch.
 [[nodiscard]] std::string machine();

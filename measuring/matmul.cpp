@@ -11,7 +11,7 @@
 
 namespace {
 
-// cuBLAS is told before each product, for the whole process: not from two threads at a time.
+// Set before each product, for the whole process: not from two threads at a time.
 void allow_tf32(bool allow) {
   at::globalContext().setFloat32Precision(
       at::Float32Backend::CUDA, at::Float32Op::MATMUL,
@@ -51,13 +51,13 @@ at::Tensor Matmul::product(int times) const {
 
 bool Matmul::is_right(const at::Tensor& product) const {
   const auto n = static_cast<double>(a_.size(0));
-  // All positive, so that no constant that is added everywhere can hide.
+  // All positive, to detect a constant added to all elements.
   const auto x = at::rand({a_.size(0)}, a_.options().dtype(at::kDouble)).add_(0.5);
   const auto expected = a_.to(at::kDouble).mv(b_.to(at::kDouble).mv(x));
   const auto error = product.to(at::kDouble).mv(x).sub_(expected).abs_().max().item<double>();
-  // Both sides are about n / 12 long. A rounding at the end of each sum of n numbers errs by
-  // epsilon of that at most, sums that are kept in float32 by another sqrt(n) of float32's epsilon;
-  // 16 is for the smallest matrices, where errors do not average out.
+  // Both sides are about n / 12. Rounding each sum of n numbers at the end gives a relative error
+  // of at most epsilon, summing in float32 another sqrt(n) * float32's epsilon; 16 is for the
+  // smallest matrices, where errors do not average out.
   return error <= (n + 16) / 6 * (precision_.epsilon + std::sqrt(n) * k_float32.epsilon);
 }
 

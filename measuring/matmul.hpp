@@ -13,23 +13,23 @@
 
 #include "measuring/contender.hpp"
 
-/// In which numbers a product is computed.
+/// The precision of a product.
 struct Precision {
   std::string name;
   c10::ScalarType dtype;
   bool is_tf32;
   double epsilon;     // of the coarsest rounding on the way
-  double most_flops;  // operations a second that no device of these years can do
+  double most_flops;  // operations per second, beyond any current device
 };
 inline const Precision k_float32 = {"float32", c10::kFloat, false, 0x1p-23, 3e14};
-// float32, but for the factors, which are cut, not rounded, to 10 bits after the first.
+// float32, but the factors are truncated, not rounded, to 10 mantissa bits.
 inline const Precision k_tf32 = {"tf32", c10::kFloat, true, 0x1p-8, 3e15};
 inline const Precision k_bf16 = {"bf16", c10::kBFloat16, false, 0x1p-7, 1e16};
 
-/// float32; and tf32 and bf16 on a CUDA GPU, which has units of their own for them.
+/// float32; and tf32 and bf16 on a CUDA GPU, which has special units for them.
 [[nodiscard]] std::vector<Precision> precisions(c10::Device device);
 
-/// "cuda:0 tf32", and SIMULATED where that is so.
+/// "cuda:0 tf32" or "cuda:0 SIMULATED float32".
 [[nodiscard]] std::string name_of(c10::Device device, const Precision& precision);
 
 /// Two random n by n matrices on a device, and their product.
@@ -41,11 +41,11 @@ class Matmul {
   [[nodiscard]] const at::Tensor& a() const { return a_; }
   [[nodiscard]] const at::Tensor& b() const { return b_; }
 
-  /// Computed so many times, one after the other.
+  /// Computed `times` times, in sequence.
   [[nodiscard]] at::Tensor product(int times = 1) const;
   [[nodiscard]] bool is_right(const at::Tensor& product) const;
 
-  /// What no hardware can compute it in less than.
+  /// A lower bound of its time on any hardware.
   [[nodiscard]] double least_seconds() const;
 
   /// The product, as something to be measured: "cuda:0 tf32 1024".

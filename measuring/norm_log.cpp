@@ -38,7 +38,7 @@ std::vector<Contender> norm_log_contenders(c10::Device device) {
   const auto a = use_gpu::to_device(host_a, device), b = use_gpu::to_device(host_b, device);
   const auto norm = [a, b](std::int64_t i) { return torch::mm(a[i], b[i]).norm(); };
 
-  // What float32 leaves of a sum of 100 products, and of the sum of their 10,000 squares.
+  // The precision of float32 after a sum of 100 products, and one of 10,000 squares.
   const auto are_right = [reference](const std::vector<torch::Tensor>& norms) {
     return norms.front().to(torch::kDouble).allclose(reference, 1e-5);
   };

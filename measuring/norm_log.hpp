@@ -8,7 +8,7 @@
 
 #include "measuring/contender.hpp"
 
-/// On that device; each results in the norms, in order, on the host. "no log" keeps them to itself,
-/// but for the last: what is left of the time when nothing is logged. One works on the CPU only, a
-/// CUDA graph on CUDA only.
+/// The contenders for that device. Each returns the norms, in order, on the host; "no log" only the
+/// last one, on the device, to show the time without logging. One uses the CPU only; the CUDA graph
+/// is there on CUDA only.
 [[nodiscard]] std::vector<Contender> norm_log_contenders(c10::Device device);

@@ -22,7 +22,7 @@ std::function<std::vector<at::Tensor>()> norm_log_graph(const at::Tensor& a, con
   const auto graph = std::make_shared<at::cuda::CUDAGraph>();
   {
     const c10::cuda::CUDAStreamGuard side(c10::cuda::getStreamFromPool(false, a.device().index()));
-    loop();  // cuBLAS makes its workspace, which it may not while it is recorded
+    loop();  // cuBLAS allocates its workspace, which is invalid in a capture
     c10::cuda::getCurrentCUDAStream().synchronize();
     graph->capture_begin();
     loop();

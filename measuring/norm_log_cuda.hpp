@@ -8,7 +8,7 @@
 
 #ifdef USE_GPU_WITH_CUDA
 /// The loop of products and norms, recorded once as a CUDA graph and replayed, so that the host
-/// starts one thing instead of thousands. Nothing where a and b are not on CUDA.
+/// launches one graph, not thousands of kernels. Null if a is not on CUDA.
 [[nodiscard]] std::function<std::vector<at::Tensor>()> norm_log_graph(const at::Tensor& a,
                                                                       const at::Tensor& b);
 #else

@@ -18,7 +18,7 @@
 namespace use_gpu {
 namespace {
 
-// c10::DeviceIndex is an int8: every conversion to it in this library happens below, in gpu().
+// c10::DeviceIndex is an int8: this library converts to it only in device_at().
 constexpr int k_last_index = std::numeric_limits<c10::DeviceIndex>::max();
 
 c10::DeviceType gpu_type() {
@@ -46,8 +46,8 @@ int parse_index(std::string_view digits) {
   return whole && digits[0] != '-' && index <= k_last_index ? index : -1;
 }
 
-// LibTorch's parser knows the names of all its device types; its index parser, which wraps, is not
-// asked.
+// LibTorch's parser knows the names of all its device types; its index parser wraps, so it is not
+// used.
 std::optional<c10::DeviceType> parse_accelerator(std::string_view word) {
   const bool plain =
       std::all_of(word.begin(), word.end(), [](char c) { return c >= 'a' && c <= 'z'; });
@@ -67,8 +67,7 @@ c10::Device cpu() { return c10::Device(c10::kCPU); }
 c10::Device gpu(int index) {
   if (index < 0 || index > k_last_index) {
     throw DeviceError("gpu(" + std::to_string(index) + "): a GPU's index is 0 to " +
-                      std::to_string(k_last_index) +
-                      "; use_gpu::num_gpus() says how many there are.");
+                      std::to_string(k_last_index) + "; use_gpu::num_gpus() counts the GPUs.");
   }
   return device_at(gpu_type(), index);
 }
@@ -124,7 +123,7 @@ c10::Device parse_device(std::string_view name) {
 void synchronize(c10::Device device) {
   device = detail::present_device(device);
   if (detail::is_always_there(device)) return;
-  // LibTorch goes back to the device that was current, and would make a CUDA context on it.
+  // LibTorch switches back to the previous device, and would create a CUDA context there.
   const c10::DeviceGuard current(device);
   c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
 }
@@ -137,7 +136,7 @@ std::optional<DeviceMemory> device_memory(c10::Device device) {
   try {
     const auto [free, total] = allocator->getMemoryInfo(device.index());
     return DeviceMemory{free, total};
-  } catch (const c10::NotImplementedError&) {  // this kind of device does not say
+  } catch (const c10::NotImplementedError&) {  // not reported by this device type
     return std::nullopt;
   }
 }

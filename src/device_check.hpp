@@ -7,7 +7,7 @@
 
 namespace use_gpu::detail {
 
-/// The CPU and "meta": devices of which there is always one, so that an index says nothing.
+/// The CPU and "meta": there is always exactly one of each, so an index has no meaning.
 [[nodiscard]] bool is_always_there(c10::Device device);
 
 /// How many devices of that type this program can use; 0 for one that cannot be counted.

@@ -24,7 +24,7 @@ constexpr std::int64_t k_largest_block = std::int64_t{1} << 27;  // the two take
 void check_block_size(std::int64_t block_size) {
   if (block_size >= 1 && block_size <= k_largest_block) return;
   throw ArgumentError("MetricLog: a block of " + std::to_string(block_size) +
-                      " numbers was asked for; give 1 to 134217728 (2^27), or leave it out.");
+                      " numbers was requested; use 1 to 134217728 (2^27), or omit it.");
 }
 
 bool is_real_number(const at::Tensor& x) {
@@ -57,7 +57,7 @@ void check_not_captured(c10::Stream stream) {
 
 // Two blocks on the device are filled in turn, each with pinned memory on the host to be copied to.
 // The copy goes into the stream that fills the block, so the device cannot fill it again too early;
-// the host reads its memory behind an event.
+// the host reads its memory after an event.
 class detail::MetricBlocks {
  public:
   MetricBlocks(c10::Device device, std::int64_t size)
@@ -71,8 +71,8 @@ class detail::MetricBlocks {
     }
   }
 
-  // Here and below: recording, waiting for and destroying an event on another device than the
-  // current one would make a CUDA context on that.
+  // Here and below: recording, waiting for or destroying an event of another device would create a
+  // CUDA context on the current one.
   ~MetricBlocks() {
     const c10::DeviceGuard current(stream_.device());
     for (auto& block : blocks_) block.copied.reset();
@@ -97,12 +97,12 @@ class detail::MetricBlocks {
     }
   }
 
-  /// How many numbers are here.
+  /// Numbers in the blocks.
   [[nodiscard]] std::int64_t count() const {
     return filled_ + size_ * (int{blocks_[0].is_under_way} + int{blocks_[1].is_under_way});
   }
 
-  /// Moves all full blocks to `values`, and adds a copy of what the other has.
+  /// Moves full blocks to `values`; returns these and a copy of the rest.
   std::vector<double> collect(std::vector<double>& values) {
     follow_current_stream();
     take(blocks_[filling_], values);  // the older one
@@ -118,7 +118,7 @@ class detail::MetricBlocks {
  private:
   struct Block {
     at::Tensor on_device, on_host;
-    std::unique_ptr<c10::Event> copied;  // recorded behind the copy to the host
+    std::unique_ptr<c10::Event> copied;  // recorded after the copy to the host
     bool is_under_way = false;
   };
 
@@ -143,8 +143,8 @@ class detail::MetricBlocks {
     block.is_under_way = true;
   }
 
-  // What another stream did for the log comes first, and its memory is not given away before this
-  // stream is done with it.
+  // Work of the previous stream comes first, and the memory is not reused before this stream is
+  // done with it.
   void follow_current_stream() {
     const auto stream = guard_.getStream(stream_.device());
     check_not_captured(stream);
@@ -161,7 +161,7 @@ class detail::MetricBlocks {
 
   std::int64_t size_;
   c10::impl::VirtualGuardImpl guard_;
-  c10::Stream stream_;  // that the log was last used on
+  c10::Stream stream_;  // which the log used last
   std::array<Block, 2> blocks_;
   std::size_t filling_ = 0;
   std::int64_t filled_ = 0;

@@ -38,7 +38,7 @@ void warn_nothing_registered(const torch::nn::Module& net) {
                                      "): nothing registered: was register_module forgotten?");
 }
 
-// Module::to is virtual, and may have moved what it was not to, or replaced it.
+// Module::to is virtual; overrides may move tensors elsewhere or replace them.
 void check_arrived(const torch::nn::Module& net, c10::Device device) {
   for (const auto& [name, x] : with_gradients(detail::named_tensors_of(net))) {
     if (same_device(x.device(), device)) continue;
@@ -70,7 +70,7 @@ void place(ModuleRef net, c10::Device device) {
   const at::NoGradGuard no_grad;
   const AllowTransfers certain;
 
-  // What can fail for want of memory or of a kernel comes first and changes nothing.
+  // First the copies: they can fail (no memory, no kernel), but change nothing.
   std::vector<std::pair<at::Tensor, at::Tensor>> moves;
   for (const auto& [name, x] : with_gradients(named)) {
     if (!same_device(x.device(), device)) moves.emplace_back(x, detail::data_on(device, x));

@@ -18,8 +18,8 @@
 #include "device_check.hpp"
 #include "messages/message.hpp"
 
-// Those of the OpenMP and the MKL that LibTorch itself uses; null where it uses none. Not linked:
-// the wheels bring an OpenMP of their own, and a process should not have two.
+// Functions of LibTorch's own OpenMP and MKL; null if it uses none. Not linked: the wheels contain
+// an OpenMP, and a process should not have two.
 extern "C" {
 [[gnu::weak]] void omp_set_num_threads(int count);
 [[gnu::weak]] int MKL_Set_Num_Threads_Local(int count);
@@ -28,17 +28,17 @@ extern "C" {
 namespace use_gpu {
 namespace {
 
-// For this thread alone. at::set_num_threads would do the same and, besides, set the number of
-// every thread that anyone in the process starts from then on, and there is no way to unset it.
+// For this thread only. at::set_num_threads would also set the number for every thread that the
+// process starts later, and this cannot be undone.
 void set_intra_op_threads(int count) {
   if (omp_set_num_threads == nullptr) return;
-  // LibTorch gives a thread its usual number when it first asks: so let it ask before.
+  // At its first query LibTorch sets the default number, so query before setting it.
   (void)at::get_num_threads();
   omp_set_num_threads(count);
   if (MKL_Set_Num_Threads_Local != nullptr) MKL_Set_Num_Threads_Local(count);
 }
 
-// Of the exception that is being handled.
+// Of the current exception.
 std::string current_message() {
   try {
     throw;
@@ -53,8 +53,8 @@ std::string current_message() {
 
 class FirstError {
  public:
-  // To be called where an exception is handled. Logged at once: the others may take long, or wait
-  // in vain for this one.
+  // To be called in a catch block. Logs at once: other threads may run long, or wait for this one
+  // forever.
   void add_current(c10::Device device, int entry) noexcept {
     {
       const std::lock_guard lock(mutex_);
@@ -69,7 +69,7 @@ class FirstError {
     }
   }
 
-  // When nobody adds any more.
+  // After the last add.
   void rethrow_if_any() const {
     if (error_) std::rethrow_exception(error_);
   }
@@ -120,7 +120,7 @@ void parallel_on(const std::vector<c10::Device>& devices,
   for (const auto stream : streams) {
     try {
       threads.emplace_back(run, stream, entry);
-    } catch (...) {  // no more threads to be had: those that run are waited for
+    } catch (...) {  // no more threads: wait for those that run
       first_error.add_current(stream.device(), entry);
       break;
     }

@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
   detail::throw_parameter_error(std::string(function) + ": " + name + ": " + cause);
 }
 
-// These tensors in host memory; one on the CPU is itself, tied ones are one.
+// These tensors in host memory. CPU ones, if contiguous, are not copied.
 detail::NamedTensors on_host(const detail::NamedTensors& all, const std::string& function) {
   detail::Differences differences;
   for (const auto& [name, x] : all) {
@@ -86,7 +86,7 @@ void write_values(const torch::nn::Module& net, const detail::NamedTensors& valu
   }
   detail::throw_if_any(what, std::move(differences));
 
-  // A value may be another parameter of this network, which is written to before it is read.
+  // A value may be another parameter of this network, overwritten before it is read.
   std::unordered_set<const void*> storages;
   for (const auto& target : targets) storages.insert(target.storage().unsafeGetStorageImpl());
   for (std::size_t i = 0; i < targets.size(); ++i) {
@@ -100,14 +100,14 @@ void write_values(const torch::nn::Module& net, const detail::NamedTensors& valu
 
 std::map<std::string, at::Tensor> read_parameters(ConstModuleRef net) {
   const AllowTransfers certain;
-  // The copies may be changed by whoever gets them, in inference mode or not.
+  // The caller may change the copies, in inference mode or not.
   const c10::InferenceMode no_inference_mode(false);
   const at::NoGradGuard no_grad;
   const auto all = detail::named_tensors_of(net.get());
   auto values = on_host(all, "read_parameters");
   std::unordered_map<at::TensorImpl*, at::Tensor> copies;
   for (auto& [name, value] : values) {
-    // What was on the CPU, and contiguous, is still the network's own.
+    // A contiguous CPU tensor still shares the network's memory.
     if (!value.is_alias_of(all.at(name))) continue;
     auto& copy = copies[value.unsafeGetTensorImpl()];
     if (!copy.defined()) copy = value.clone();

@@ -27,7 +27,7 @@ namespace {
 using torch::nn::Module;
 using Tensors = std::vector<at::Tensor>;
 
-// What make() returns for each device, checked to be alike; and its structures, to be filled in.
+// What make() returns for each device, after a check that they match; fills in `structures`.
 std::vector<Module*> make_replicas(std::size_t count, const std::function<ModuleRef()>& make,
                                    std::vector<detail::NamedTensors>& structures) {
   std::vector<Module*> nets;
@@ -52,8 +52,8 @@ void copy_values(const std::vector<Module*>& nets,
                  const std::vector<c10::Device>& devices, detail::DataSwap& swap) {
   const auto names = detail::distinct_names(structures.front());
   const auto values = detail::gather_to_host(detail::tensors_named(names, structures.front()));
-  // All is written before anything changes place, so that running out of memory costs the first
-  // one nothing.
+  // All values are written before any swap, so that running out of memory leaves the first one as
+  // it was.
   std::vector<std::pair<at::Tensor, at::Tensor>> moves;
   for (std::size_t i = 0; i < nets.size(); ++i) {
     const auto tensors = detail::tensors_named(names, structures[i]);
@@ -105,7 +105,7 @@ Tensors gradients_of(const detail::NamedTensors& parameters, const std::vector<s
     const auto& x = gradients.back();
     if (!detail::trouble_with(x).empty() || x.scalar_type() != parameter.scalar_type()) {
       differences.push_back(name + "'s gradient in " + replica + " is " + describe(x) +
-                            ", not dense and of the parameter's dtype");
+                            ", not dense or not of the parameter's dtype");
     }
     for (const auto device : {parameter.device(), x.device()}) {
       if (device == gradients.front().device()) continue;
@@ -170,7 +170,7 @@ void detail::average_gradients_of(const std::vector<ModuleRef>& replicas) {
   for (const auto& net : replicas) nets.push_back(&net.get());
   detail::check_distinct("average_gradients", nets);
   if (nets.size() == 1) return;
-  const std::string what = "average_gradients: the replicas do not fit each other";
+  const std::string what = "average_gradients: the replicas do not match";
   std::vector<detail::NamedTensors> parameters;
   for (const auto* net : nets) parameters.push_back(detail::trainable_parameters_of(*net));
   detail::throw_if_any(what, detail::differences_between(parameters, " is missing or frozen in "));

@@ -60,7 +60,7 @@ at::Tensor copy_to(const at::Tensor& x, c10::Device device) {
 }
 
 at::Tensor checked_add(const at::Tensor& x, const at::Tensor& y) {
-  // The common case first and alone: this function may cost 1 % of x.add(y).
+  // The common case is fast: the budget of this check is 1 % of x.add(y).
   if (C10_UNLIKELY(!x.defined() || !y.defined() || x.device() != y.device())) {
     check_same_device("checked_add", {{"x", x}, {"y", y}});
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Memory that runs out where a test wants it: an operator new that takes the place of the C++
-// library's, in LibTorch and this library too, and can fail for what this library's own code asks
-// for, not for what LibTorch's does. To be included by one source file of a program.
+// Memory that runs out where a test wants it: an operator new that replaces the C++ library's, also
+// in LibTorch and this library. It can fail for requests of this library's own code, but not for
+// LibTorch's. To be included by one source file of a program.
 //
 //   fault().plant(/*at=*/3, /*for_good=*/false);   // the third allocation from here on fails
 //   ...                                            // throws std::bad_alloc, or does without
@@ -27,8 +27,8 @@
 
 namespace use_gpu::test {
 
-// Whose code an address is: ours, somebody else's, or a template's or an inline function's, of
-// which the dynamic linker keeps one copy for all libraries: there its caller decides.
+// The owner of the code at an address: ours, other code, or a template or inline function. The
+// dynamic linker keeps one copy of these for all libraries, so the caller decides.
 enum class Owner { ours, callers, others };
 
 struct Code {
@@ -60,8 +60,8 @@ inline const std::vector<Code>& codes() {
   return all;
 }
 
-// In our libraries, what has no name for the linker, or one that is not weak as a template's is, is
-// ours; in the others, what has no name is theirs alone.
+// In our libraries, code is ours if the linker has no name for it, or a name that is not weak (a
+// template's is weak). In the others, code without a name is theirs alone.
 inline Owner owner_of(std::uintptr_t address) {
   for (const auto& code : codes()) {
     if (address < code.begin || address >= code.end) continue;
@@ -118,7 +118,7 @@ class Fault {
   }
 
  private:
-  // What this class allocates itself does not come back to it.
+  // Allocations of this class itself are not tracked.
   struct Inside {
     Inside() { t_inside = true; }
     ~Inside() { t_inside = false; }
@@ -131,7 +131,7 @@ class Fault {
     has_kept_ = true;
   }
 
-  // Goes up from the caller of operator new until it is known whose code it is.
+  // Walks up from the caller of operator new until the owner is known.
   bool is_ours(void* caller) {
     const Inside inside;
     struct Search {
@@ -173,7 +173,7 @@ class Fault {
   std::unordered_set<void*> kept_;
 };
 
-// Never destroyed, and there before anything is.
+// Never destroyed; made without operator new.
 inline Fault& fault() {
   alignas(Fault) static std::byte memory[sizeof(Fault)];
   static Fault* const instance = new (memory) Fault;

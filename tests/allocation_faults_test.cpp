@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// What is left behind when there is no memory. Each action is run with its first allocation
-// failing, then with its second, and so on until none is left to fail; once with that one failing
-// alone, and once with all after it too, as what cleans up has no memory then.
+// The state after failed allocations. Each action runs with its first allocation failing, then its
+// second, and so on until none is left; once only that one fails, and once all later ones fail too,
+// so that the clean-up has no memory.
 #include "allocation_fault.hpp"
 
 #include <use_gpu/log.hpp>
@@ -62,7 +62,7 @@ TEST_P(EachAllocationFails, AndNothingHasChanged) {
           EXPECT_EQ(world.state(), before);
           outcome = outcome_of(action, world);
         }
-        // Where it could do without that memory, and at the second attempt, all is done.
+        // If that memory was not needed, and after a retry, all is done.
         EXPECT_EQ(outcome, usual_outcome);
         EXPECT_EQ(world.state(), usual_state);
         EXPECT_TRUE(world.has_kept_the_numbers());

@@ -15,7 +15,7 @@ import subprocess
 import sys
 
 TORCHRUN = pathlib.Path(sys.executable).with_name("torchrun")
-LIMIT_S = 100  # far more than anything takes; no time-out of a group that is to be seen is longer
+LIMIT_S = 100  # far more than anything takes, and longer than every tested time-out
 scenario, program, *simulate_gpus = sys.argv[1:]
 
 
@@ -83,9 +83,9 @@ def expect(condition, what):
 
 
 def expect_said(output, *parts):
-    """One rank's line has them all."""
+    """One line has all parts."""
     lines = [line for line in output.splitlines() if line.startswith("SAID")]
-    expect(any(all(part in line for part in parts) for line in lines), f"nobody said {parts}")
+    expect(any(all(part in line for part in parts) for line in lines), f"no line has {parts}")
 
 
 def group(count, gpus=0):
@@ -156,23 +156,23 @@ def killed_before_joining():
     statuses, outputs = ranks("Fault.CannotJoin", victim=1)
     expect(statuses == [0, -9, 0], "exit statuses")
     for rank in (0, 2):
-        expect_said(outputs[rank], "only these ranks had come: 0, 2")
+        expect_said(outputs[rank], "ranks joined in time: 0, 2")
 
 
 def killed_server_before_joining():
     statuses, outputs = ranks("Fault.CannotJoin", victim=0)
     expect(statuses == [-9, 0, 0], "exit statuses")
     for rank in (1, 2):
-        expect_said(outputs[rank], "rank 0 has not come")
+        expect_said(outputs[rank], "rank 0 is not")
 
 
 def killed_during_all_reduce():
     [status], [output] = finish([torchrun("--standalone", "--nproc-per-node=3",
                                           tests="Fault.KilledDuringAllReduce", VICTIM="1")])
-    expect(status != 0, "torchrun was to report the rank that was killed")
+    expect(status != 0, "torchrun did not report the killed rank")
     for rank in (0, 2):
         expect_said(output, f"rank {rank}:", "127.0.0.1")
-    expect("[  FAILED  ]" not in output, "a survivor was told something else")
+    expect("[  FAILED  ]" not in output, "a survivor got another error")
 
 
 def killed_server_during_all_reduce():
@@ -182,8 +182,8 @@ def killed_server_during_all_reduce():
 
 
 def stopped_before_all_reduce():
-    """Its connections stay open: only the time-out can tell. The first to reach it leaves, which the
-    other may see before its own."""
+    """Its connections stay open: only the time-out detects it. The rank that reaches it leaves,
+    and another may see that first."""
     processes = start_ranks("Fault.StoppedBeforeAllReduce", victim=2)
     statuses, outputs = finish(processes[:2])
     processes[2].kill()
@@ -206,7 +206,7 @@ def wrong_world_size():
 
 
 def taken_port():
-    """By a program that takes connections and says nothing."""
+    """By a program that accepts but never replies."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         statuses, outputs = ranks("Fault.CannotJoin", count=2, port=server.getsockname()[1])
     expect(statuses == [0, 0], "exit statuses")

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // One rank of the groups that communicator_torchrun.py starts. Group.* are what all ranks do
-// together; Fault.* are one scenario each, in which the ranks part ways: what the survivors are
-// told is asserted here, how the processes end there.
+// together; Fault.* are one scenario each, in which ranks fail or disagree: errors of the survivors
+// are checked here, exit statuses there.
 #include <signal.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/activation.h>
@@ -289,8 +289,8 @@ TEST(Group, RefusesASparseGradientOnEveryRank) {
   }
 }
 
-// 100 steps on a shard each end where one process with the whole batch does. The sums are the same
-// but for their order: 1e-12 relative in float64.
+// After 100 steps, in which each rank has its shard, the parameters are those of one process with
+// the whole batch. The sums are the same but for their order: 1e-12 relative in float64.
 TEST(Group, TrainsLikeOneProcessWithTheWholeBatch) {
   const std::int64_t n = group().size();
   const auto train = [&](torch::nn::Sequential net, const at::Tensor& x, const at::Tensor& y,
@@ -415,7 +415,7 @@ TEST(Fault, KilledAtTheEnd) {
 TEST(Fault, KilledOnceThenRestarted) {
   auto joined = join_within(600'000);
   if (is_victim() && environment("TORCHELASTIC_RESTART_COUNT") == "0") die();
-  joined.barrier();  // without the victim an error, and another start
+  joined.barrier();  // fails without the victim, then a restart
   const auto x = torch::ones({2});
   joined.all_reduce(x);
   EXPECT_TRUE(x.eq(joined.size()).all().item<bool>());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What is left behind when CUDA fails: as allocation_faults_test, but with the first call of a CUDA
+// The state after CUDA failures: as allocation_faults_test, but with the first call of a CUDA
 // function failing, then the second, whichever functions these are, until none is left to fail.
 #include <iostream>
 #include <set>
@@ -14,11 +14,11 @@ namespace {
 using test::Action;
 using test::World;
 
-// LibTorch calls these where it cannot throw, in the destructors of its guards and tensors, and ends
-// the program where they fail.
+// LibTorch calls these where it cannot throw, in the destructors of its guards and tensors, and
+// ends the program if they fail.
 const std::string k_exempt = "cudaSetDevice:*:0,cudaGetDevice:*:0,cudaFree:*:0,";
 
-// How much of what an action did the CUDA runtime has counted.
+// How much work the CUDA runtime has counted.
 std::int64_t counted_work() {
   std::int64_t all = 0;
   for (const char* row : {"operations", "host to device copies", "device to host copies",
@@ -61,7 +61,7 @@ TEST_P(EachCudaCallFails, AndNothingHasChanged) {
       } else if (!function.empty()) {
         ++survived;
       }
-      // Where it could do without that call, and at the second attempt, all is done.
+      // If that call was not needed, and after a retry, all is done.
       EXPECT_EQ(outcome, usual_outcome);
       EXPECT_EQ(world.state(), usual_state);
       EXPECT_TRUE(world.has_kept_the_numbers());

@@ -53,8 +53,8 @@ TEST(DefaultDeviceGuard, ReachesEveryFactoryOfLibTorch) {
   EXPECT_GE(factories, 55);
 }
 
-// What the CUDA kernel of attention does, on the CPU, which has no such kernel: it makes the seed of
-// its dropout on the host, where backward reads it.
+// Does on the CPU what the CUDA kernel of attention does: it makes the seed of its dropout on the
+// host, where backward reads it.
 void attention(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   torch::jit::drop(*stack, op.schema().arguments().size());
   for (int i = 0; i < 4; ++i) stack->emplace_back(at::scalar_tensor(7, at::kLong));

@@ -260,8 +260,8 @@ TEST(Explain, GivesTheErrorOfAnotherAcceleratorWithoutDevices) {
                   {"driver is installed", "may open the device"});
 }
 
-// What explain_gpus() says in another process, where the simulated CUDA answers what `variables`
-// ask for. That process runs the test below this one.
+// What explain_gpus() returns in another process, where `variables` configure the simulated CUDA.
+// That process runs only the last test of this file.
 std::string explained_with(const std::map<std::string, std::string>& variables) {
   std::string command = "env";
   for (const auto& [name, value] : variables) command += ' ' + name + "='" + value + '\'';

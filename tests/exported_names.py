@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Of use_gpu:: a library exports what the public headers declare, and nothing of what it is built with but
-the templates and inline functions of the C++ library and of LibTorch, whose headers export them.
+"""A library exports from use_gpu:: only what the public headers declare, and from other code only
+templates and inline functions of the C++ library and of LibTorch, whose headers export them.
 
 Usage: exported_names.py INCLUDE_FOLDER LIBRARY..."""
 import re

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// A library that plays libnvidia-ml.so.1, so that the tests can have any number of GPUs in any
-// state. The test opens it too and directs the play through the fake_nvml_* functions;
-// gpu_info_test.cpp has a class for that. Built with FAKE_NVML_OLD_DRIVER it lacks the functions
-// that newer drivers added.
+// A fake libnvidia-ml.so.1, so that the tests can have any number of GPUs in any state. The test
+// opens it too and controls it through the fake_nvml_* functions; gpu_info_test.cpp has a class for
+// that. Built with FAKE_NVML_OLD_DRIVER it lacks the functions that newer drivers added.
 #define NVML_NO_UNVERSIONED_FUNC_DEFS
 #include <nvml.h>
 
@@ -35,7 +34,7 @@ int index_of(nvmlDevice_t device) {
   return static_cast<int>(reinterpret_cast<std::uintptr_t>(device)) - 1;
 }
 
-// What the test wants this call to answer, for this GPU where it is about one.
+// What the test wants this call to return, for this GPU if it has one.
 nvmlReturn_t answer(const char* call, int gpu = k_every_gpu) {
   const std::lock_guard lock(mutex);
   if (play.inits == play.shutdowns) return NVML_ERROR_UNINITIALIZED;
@@ -46,8 +45,7 @@ nvmlReturn_t answer(const char* call, int gpu = k_every_gpu) {
   return NVML_SUCCESS;
 }
 
-// Fills the buffer to the brim, without an end, when the text is too long: the worst a driver may
-// do.
+// Fills the whole buffer, without a terminator, if the text is too long: the worst case.
 nvmlReturn_t write(nvmlReturn_t code, const std::string& text, char* buffer, unsigned length) {
   if (code == NVML_SUCCESS) std::strncpy(buffer, text.c_str(), length);
   return code;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What the fault tests do again and again, each time with another fault: every function of the
-// library that can fail, on a world of its own that tells whether anything has changed.
+// The actions that the fault tests repeat with one fault after another: every function of the
+// library that can fail, each on its own World, which detects changes.
 #pragma once
 
 #include <ATen/core/grad_mode.h>
@@ -122,7 +122,7 @@ struct World {
     return text.str();
   }
 
-  // The log's numbers are 1, 2, 3 ...; asking for them ends a block.
+  // The log's numbers are 1, 2, 3 ... Reading them takes the full blocks to the host.
   [[nodiscard]] bool has_kept_the_numbers() {
     std::vector<double> expected(static_cast<std::size_t>(log.size()));
     std::iota(expected.begin(), expected.end(), 1);

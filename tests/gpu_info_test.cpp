@@ -112,8 +112,7 @@ std::string printed(const GpuReport& report) {
   return text.str();
 }
 
-// Whether a text could be put before a user: short, on one line, in characters that every terminal
-// has.
+// Whether a text can be shown to a user: short, on one line, in characters that every terminal has.
 void expect_readable(const std::string& problem) {
   EXPECT_LE(problem.size(), 400U) << problem;
   EXPECT_GE(problem.size(), 60U) << problem;

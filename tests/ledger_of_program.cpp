@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// Preloaded into a program that runs on simulated GPUs, it keeps a ledger of the whole program. When
-// that ends, and the CUDA runtime has counted other copies, it says so and the exit status is 3.
-// OWN_READS in the environment: how many of the reads are kernels' own, which simulated ones, computed
-// on the host, do not need.
+// Preloaded into a program that runs on simulated GPUs, it keeps a ledger of the whole program. If
+// the CUDA runtime has counted other copies at the end, it reports this and exits with status 3.
+// OWN_READS in the environment: how many reads only real kernels do, not those computed on the
+// host.
 #include <unistd.h>
 #include <use_gpu/transfers.hpp>
 
@@ -16,7 +16,7 @@ namespace use_gpu {
 namespace {
 
 struct WholeProgram {
-  // Never closed: when the program ends, what LibTorch keeps for the thread goes before this does.
+  // Never closed: at exit LibTorch's thread-local state is destroyed before this.
   const TransferLedger& ledger = *new TransferLedger;
 
   ~WholeProgram() {

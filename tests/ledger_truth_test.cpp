@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What the ledger says beside what the CUDA runtime was asked to copy, for what people write.
+// Compares the ledger with the CUDA runtime's copies, for typical user code.
 #include <torch/nn/parallel/data_parallel.h>
 #include <torch/torch.h>
 #include <use_gpu/device.hpp>
@@ -419,7 +419,7 @@ TEST(KernelsOwnReads, AreItemReadsOfTheLedger) {
     const TransferLedger ledger;
     try {
       run();
-    } catch (const c10::Error&) {  // of the values that it has read
+    } catch (const c10::Error&) {  // because the values read are unspecified
     }
     EXPECT_EQ(ledger.item_reads(), counted_by_runtime().to_host - before.to_host) << name;
   }

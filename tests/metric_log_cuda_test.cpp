@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What of the log only a CUDA GPU can show: that no push waits, and what becomes of CUDA graphs.
+// Tests of the log that need a CUDA GPU: no push waits, and behaviour in CUDA graphs.
 #include <ATen/cuda/CUDAGraph.h>
 #include <ATen/cuda/Sleep.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -14,7 +14,7 @@
 namespace use_gpu {
 namespace {
 
-// Every synchronization of LibTorch's throws while it lives.
+// While it lives, LibTorch's synchronizations throw.
 class SynchronizationIsAnError {
  public:
   SynchronizationIsAnError() { set(c10::cuda::SyncDebugMode::L_ERROR); }
@@ -34,7 +34,7 @@ TEST(MetricLogOnCuda, NeverSynchronizesWhenItIsPushedTo) {
   MetricLog log(gpu(), 64);
   {
     const SynchronizationIsAnError check;
-    EXPECT_ANY_THROW(static_cast<void>(x.norm().item<float>()));  // the check checks
+    EXPECT_ANY_THROW(static_cast<void>(x.norm().item<float>()));  // the check works
     for (int i = 0; i < 1000; ++i) log.push((x * i).norm());
   }
   const auto values = log.values();

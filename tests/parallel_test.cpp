@@ -303,7 +303,7 @@ TEST(ParallelOn, SharesOutTheIntraOpThreads) {
   at::set_num_threads(usual);
 }
 
-// No thread of the process can be started while it lives: none has that much memory for its stack.
+// While it lives, no thread can start: the required stack is too large.
 class NoMoreThreads {
  public:
   NoMoreThreads() {

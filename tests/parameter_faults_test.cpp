@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What a save leaves behind when a system call of its fails, or the program is killed in it. This
+// What a save leaves when one of its system calls fails, or the program is killed in it. This
 // program brings its own versions of the calls, which take the place of the C library's in the
 // libraries too; they do what was asked, except the one that is to fail.
 #include <dirent.h>

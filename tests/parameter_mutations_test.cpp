@@ -133,8 +133,7 @@ TEST(LoadParameters, NeverTakesADamagedFileForAnother) {
     }
   }
   std::cout << refused << " files refused, " << 20'000 - refused
-            << " loaded with their values, of which " << unchanged
-            << " had come out as they were\n";
+            << " loaded with their values, of which " << unchanged << " were unchanged\n";
   EXPECT_GT(refused, 15'000);
 }
 

@@ -31,7 +31,8 @@ constexpr at::ScalarType k_dtypes[] = {torch::kBool,
                                        torch::kFloat8_e5m2fnuz,
                                        torch::kFloat8_e4m3fnuz};
 
-// Bytes 0, 1, 0, 1 ..., which are valid for every dtype, or 255, 254 ...
+// The known bytes: for bool 0, 1, 0, 1 ... (others are not valid), else 0, 7, 14 ... The other
+// bytes: for bool 1, 0, 1, 0 ..., else 255, 254 ...
 at::Tensor pattern(at::ScalarType dtype, at::IntArrayRef shape, bool known) {
   const auto bytes =
       c10::multiply_integers(shape) * static_cast<std::int64_t>(c10::elementSize(dtype));

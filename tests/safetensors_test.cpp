@@ -211,7 +211,7 @@ TEST(ParseSafetensors, NoticesEveryFlippedBit) {
     auto changed = file;
     changed[bit / 8] = static_cast<char>(changed[bit / 8] ^ (1 << (bit % 8)));
     if (!refusal(changed).empty()) continue;
-    // Another name or shape, or metadata of others: what is there has its values.
+    // Not refused: a name, a shape or other metadata has changed, but the data has not.
     const auto found = parse_safetensors(bytes_of(changed));
     ASSERT_EQ(found.size(), original.size());
     for (std::size_t i = 0; i < found.size(); ++i)

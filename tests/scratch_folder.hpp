@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// A folder for the files of one test, gone with it.
+// A temporary folder for one test's files.
 #pragma once
 
 #include <cstdlib>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What the simulated CUDA runtime offers to tests (src/simulated_cuda/runtime/interface.hpp). It is
-// there where the program runs on simulated GPUs.
+// What the simulated CUDA runtime offers to tests (src/simulated_cuda/runtime/interface.hpp). It
+// exists if the program runs on simulated GPUs.
 #pragma once
 
 #include <dlfcn.h>
@@ -31,7 +31,7 @@ inline void set_cuda_faults(const std::string& faults) {
   runtime_function<void(const char*)>("simulated_cuda_set_faults")(faults.c_str());
 }
 
-/// The function that failed since then because it was asked to; empty for none.
+/// The function that failed on request since then; empty for none.
 inline std::string failed_cuda_function() {
   const char* const name = runtime_function<const char*()>("simulated_cuda_failed_function")();
   return name == nullptr ? "" : name;

@@ -15,7 +15,7 @@
 #include <string>
 #include <typeinfo>
 
-/// Skips a test, aloud, where there are fewer GPUs than it needs.
+/// Skips a test, with a message, if there are too few GPUs.
 #define USE_GPU_TEST_NEEDS(count)                                                  \
   if (use_gpu::num_gpus() < (count)) {                                             \
     GTEST_SKIP() << "needs " << (count) << " GPUs, found " << use_gpu::num_gpus(); \

@@ -128,7 +128,7 @@ TEST_F(Transfers, AreCountedExactly) {
       {{{7, 136}}, [&] { net->to(gpu(0)); }},
       {{{1, 16}, {}, {}, 1},
        [&] {
-         // Values on the device, as a number would travel with an index from the host.
+         // The values are on the device: a plain number would be one more copy from the host.
          x.index_put_({torch::tensor({0, 1})}, torch::full({}, 2.F, gpu(0)));
          x.index_put_({mask}, torch::full({}, 1.F, gpu(0)));
        }},

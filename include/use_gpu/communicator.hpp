@@ -1,24 +1,23 @@
 // SPDX-License-Identifier: MIT
 //
-// The processes of one program, on one machine or on many, working together. LibTorch has the
-// engine, c10d (Gloo between CPUs, NCCL between GPUs), but no way into it from C++ that reads what
-// torchrun says, agrees on a backend, and ends with an error where a peer is missing:
+// Lets several processes, on one machine or many, work together. They use LibTorch's c10d (Gloo
+// between CPUs, NCCL between GPUs). In C++ c10d does not read torchrun's variables, choose a
+// backend or report a missing peer; Communicator does:
 //
 //   auto group = use_gpu::Communicator::join();          // each process calls it once
 //   use_gpu::broadcast_parameters(net, group);           // all start from rank 0's values
 //   loss.backward();
-//   use_gpu::average_gradients(net, group);              // and step alike
+//   use_gpu::average_gradients(net, group);              // equal steps
 //
-//   torchrun --standalone --nproc-per-node 2 --no-python ./program    // alone: a group of one
+//   torchrun --standalone --nproc-per-node 2 --no-python ./program    // without it: one rank
 //
 // The calls are collective: every rank makes the same ones in the same order, from one thread at a
 // time, with tensors of the same shape and dtype, all on their group.device() or all elsewhere.
-// c10d does not check: where they differ it ends the process or gives nonsense. Here the ranks first
-// compare the calls that they are about to make, in one message of 56 bytes; if these differ, every
-// rank gets an ArgumentError and the group goes on. Loops of tiny calls that cannot afford that have
-// backend().
+// c10d does not check this: on a mismatch it ends the process or returns wrong values. Here the
+// ranks first compare their calls, in one message of 56 bytes; on a mismatch every rank gets an
+// ArgumentError and the group stays usable. If that is too slow for many tiny calls, use backend().
 //
-// c10d neither encrypts nor asks who connects: use it on loopback or in a network that you trust
+// c10d has no encryption and no authentication: use it on loopback or in a trusted network
 // (docs/several_machines.md).
 #pragma once
 
@@ -43,76 +42,76 @@ class GroupState;
 
 namespace USE_GPU_EXPORT use_gpu {
 
-/// A group that cannot be joined, or that has lost a member. Names the address, and the ranks as
-/// far as c10d tells.
+/// The group cannot be joined, or has lost a member. Names the address, and the ranks that c10d
+/// reports.
 class CommunicatorError : public Error {
  public:
   /// From a message, cut to 400 characters, without a backtrace.
   explicit CommunicatorError(const std::string& message);
 };
 
-/// What becomes of the values of all ranks; `mean` is the sum divided by the number of ranks.
+/// How the values of all ranks are combined; `mean` is the sum divided by their number.
 enum class ReduceOp { sum, mean, min, max };
 
 class Communicator;
 
-/// The root's parameters and buffers for the network of every rank, in place and in few large
-/// messages. ParameterError on every rank, and nothing has changed, if the networks differ in names,
-/// shapes, dtypes or devices, or hold tensors that are not strided; ArgumentError for a root outside
-/// 0 to size() - 1, or not the same on all ranks.
+/// Copies the root's parameters and buffers to every rank's network, in place, in few messages.
+/// ParameterError on every rank, and nothing has changed, if the networks differ in names, shapes,
+/// dtypes or devices, or hold tensors that are not strided; ArgumentError for a root outside 0 to
+/// size() - 1, or not the same on all ranks.
 void broadcast_parameters(ModuleRef net, Communicator& group, int root = 0);
 
-/// After backward on every rank: the mean of each gradient over the ranks, in few large messages: one
-/// to compare, then one for each 64 MB. Where only some ranks have a gradient the others count as zero
-/// and get it too. Frozen parameters are left alone. ParameterError on every rank, and nothing has
-/// changed, if the networks differ or a gradient is sparse. A rank that fails later, for want of
-/// memory, leaves the group, and the others get a CommunicatorError.
+/// To be called on every rank after backward: averages each gradient over the ranks. Sends one
+/// message to compare, then one per 64 MB. If only some ranks have a gradient, the others count as
+/// zero and get it too. Frozen parameters are left alone. ParameterError on every rank, and nothing
+/// has changed, if the networks differ or a gradient is sparse. A rank that runs out of memory
+/// after this comparison leaves the group, and the others get a CommunicatorError.
 void average_gradients(ModuleRef net, Communicator& group);
 
-/// This process's place in the group. Move-only. Leaving (the destructor) waits for nobody; with
-/// NCCL for its peers, 10 seconds at most.
+/// This process's membership of a group. Move-only. With Gloo the destructor leaves without
+/// waiting; with NCCL it waits for peers, at most 10 s.
 ///
 /// Every call returns when all ranks have done their part, on a GPU too; only the last step (a
-/// division, a copy into x) is queued on the current stream. A peer that dies is therefore an error
-/// here: CommunicatorError at once if its connection closes, otherwise when a step has made no
-/// progress for the time-out given to join. Afterwards the tensors in flight are unspecified and
-/// every further call is refused; start a new process (torchrun --max-restarts).
+/// division, a copy into x) is queued on the current stream. If a peer dies, the call therefore
+/// throws CommunicatorError: at once if its connection closes, otherwise after a step makes no
+/// progress for the time-out of join. Afterwards the tensors in flight are unspecified and every
+/// further call is refused; start a new process (torchrun --max-restarts).
 class Communicator {
  public:
   /// Joins the group that torchrun describes in RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and
-  /// MASTER_PORT; with none of them in the environment, a group of one, which needs no network.
-  /// Binds to the local address from which MASTER_ADDR is reached. GPU tensors travel by NCCL if
-  /// each rank has a CUDA GPU of its own, otherwise all do by Gloo, through host memory.
-  /// ArgumentError for a variable that is missing or malformed, DeviceError for a LOCAL_RANK past
-  /// the GPUs of a machine that has some, CommunicatorError if a rank does not come in time.
+  /// MASTER_PORT; if none of them is set, the group is one rank and needs no network. Binds to the
+  /// local address from which MASTER_ADDR is reached. GPU tensors use NCCL if each rank has its own
+  /// CUDA GPU; otherwise all use Gloo, through host memory. ArgumentError for a variable that is
+  /// missing or malformed, DeviceError if there are GPUs but none for LOCAL_RANK, CommunicatorError
+  /// if a rank does not join in time.
   [[nodiscard]] static Communicator join(
       std::chrono::milliseconds timeout = std::chrono::minutes(5));
 
   ~Communicator();
   /// Afterwards `other` can only be assigned to or destroyed.
   Communicator(Communicator&& other) noexcept;
-  /// As above; this group is left.
+  /// As above; leaves this group.
   Communicator& operator=(Communicator&& other) noexcept;
 
-  /// Of this process in the group, 0 to size() - 1.
+  /// The rank of this process, 0 to size() - 1.
   [[nodiscard]] int rank() const noexcept;
   /// How many processes the group has.
   [[nodiscard]] int size() const noexcept;
-  /// This process's own: gpu(LOCAL_RANK), or the CPU where the machine has no GPU.
+  /// This process's device: gpu(LOCAL_RANK), or the CPU if there is no GPU.
   [[nodiscard]] c10::Device device() const noexcept;
 
-  /// In place, for strided tensors of any device, contiguous or not; all ranks get the same bits.
-  /// Nothing is recorded by autograd. float16 and bfloat16 are added up in float32 and rounded
-  /// once; integers wrap around; bool has min and max only. Which of a number and a NaN is the
-  /// min or max is not specified. ArgumentError for a mean of integers, min or max of complex
-  /// numbers, other dtypes, and an undefined, sparse or self-overlapping x.
+  /// Reduces x in place. x is strided, on any device, contiguous or not. All ranks get equal bits.
+  /// Not recorded by autograd. float16 and bfloat16 are summed in float32 and rounded once;
+  /// integers wrap around; bool has min and max only. The min or max of a number and a NaN is
+  /// unspecified. ArgumentError for a mean of integers, min or max of complex numbers, other
+  /// dtypes, and an undefined, sparse or self-overlapping x.
   void all_reduce(const at::Tensor& x, ReduceOp how = ReduceOp::sum);
 
-  /// The root's values, of any dtype, for x on every rank, in place and as all_reduce otherwise.
+  /// Copies the root's values, of any dtype, to x on every rank; otherwise as all_reduce.
   /// ArgumentError for a root outside 0 to size() - 1.
   void broadcast(const at::Tensor& x, int root = 0);
 
-  /// Waits until all ranks have come here.
+  /// Waits until all ranks have called it.
   void barrier();
 
   /// The backend underneath, for c10d's other collectives: ProcessGroupNCCL or ProcessGroupGloo.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Naming, counting and asking devices. That a GPU is not there is an answer here, not an error:
+// Naming, counting and querying devices. A missing GPU is a normal result, not an error:
 // `num_gpus()` is 0 and `try_gpu()` is the CPU, so the same program runs on every machine.
 //
 //   c10::Device device = use_gpu::try_gpu();                   // the first GPU, or the CPU
@@ -8,7 +8,7 @@
 //   use_gpu::synchronize(device);                              // before reading a clock
 //
 // "GPU" is the accelerator that LibTorch itself would choose (CUDA, ROCm, XPU, MPS ... or the
-// simulated one), CUDA where it has none. In examples qualify the names: `at::cpu` exists too.
+// simulated one), CUDA where it has none. Qualify the names: `at::cpu` exists too.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -19,7 +19,7 @@
 #include <string_view>
 #include <vector>
 
-/// All of the library, whatever header it is in.
+/// The namespace of the whole library.
 namespace USE_GPU_EXPORT use_gpu {
 
 /// The CPU. Chapter cell: `cpu()`.
@@ -40,28 +40,28 @@ namespace USE_GPU_EXPORT use_gpu {
 [[nodiscard]] std::vector<c10::Device> try_all_gpus();
 
 /// Whether both name the same device. Unlike `==` it knows that "cuda" is the current cuda device
-/// and that "cpu:0" is the CPU. A device that is not there equals only its own name.
+/// (cuda:0 if there is none), and that "cpu:0" is the CPU. Any other device that is not there
+/// equals only itself.
 [[nodiscard]] bool same_device(c10::Device a, c10::Device b);
 
 /// Reads "cpu", "gpu", "gpu:1", "auto" (try_gpu()) or a LibTorch accelerator name such as "cuda",
 /// "cuda:1"; "cuda" alone is the current one, as in LibTorch, "gpu" is gpu(0). Presence is not
-/// checked. DeviceError, which says what is accepted, for anything else: upper case, spaces, signs,
+/// checked. DeviceError, with the accepted names, for anything else: upper case, spaces, signs,
 /// leading zeros, indices past 127.
 [[nodiscard]] c10::Device parse_device(std::string_view name);
 
-/// Waits until all work queued on the device, by any thread, is done. Nothing to do on the CPU, in
-/// a CPU build too, where torch::cuda::synchronize() throws. DeviceError if the device is not
-/// there.
+/// Waits until all work queued on the device, by any thread, is done. Does nothing on the CPU, even
+/// in a CPU build, where torch::cuda::synchronize() throws. DeviceError if the device is not there.
 void synchronize(c10::Device device);
 
-/// What device_memory() answers.
+/// What device_memory() returns.
 struct DeviceMemory {
   std::uint64_t free_bytes;   ///< what can still be allocated
   std::uint64_t total_bytes;  ///< what the device has
 };
 
-/// The device's memory as the driver counts it, of all processes together; nothing where the device
-/// does not say (the CPU). Does not synchronize. DeviceError if the device is not there.
+/// The device's memory as the driver counts it, for all processes; nullopt if the device does not
+/// report it (the CPU). Does not synchronize. DeviceError if the device is not there.
 [[nodiscard]] std::optional<DeviceMemory> device_memory(c10::Device device);
 
 }  // namespace use_gpu

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
 //
 // The errors of use_gpu. LibTorch reports one cause with several texts of up to 3,800 characters,
-// most of them a backtrace; these say what was asked, what was found and what to do in at most 400.
-// All derive from use_gpu::Error, and that from c10::Error, so a program that catches LibTorch's
-// errors catches these too:
+// mostly a backtrace; these say what was asked, what was found and what to do in at most 400.
+// All derive from use_gpu::Error, a subclass of c10::Error, so code that catches LibTorch's errors
+// catches these too:
 //
 //   try { Z = use_gpu::checked_add(X, Y); }
 //   catch (const use_gpu::DeviceMismatch& e) { ... }   // this one
 //   catch (const use_gpu::Error& e) { ... }            // any other one of ours
 //   catch (const c10::Error& e) { ... }                // LibTorch's own
 //
-// Errors may be copied and read by several threads at once, as any exception.
+// Several threads may copy and read an error at once, like any exception.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -21,7 +21,7 @@
 
 namespace USE_GPU_EXPORT use_gpu {
 
-/// What every error of this library is.
+/// The base of all errors here.
 class Error : public c10::Error {
  public:
   /// what() gives this message, cut to 400 characters, and no backtrace.
@@ -36,7 +36,7 @@ class ArgumentError : public Error {
   explicit ArgumentError(const std::string& message);
 };
 
-/// A device that cannot be named (`gpu(300)`), or one that is used and is not there.
+/// An invalid device name or index (`gpu(300)`), or use of a device that does not exist.
 class DeviceError : public Error {
  public:
   /// what() gives this message and no backtrace.
@@ -54,7 +54,7 @@ class DeviceMismatch : public Error {
 /// network.
 class ParameterError : public Error {
  public:
-  /// what() gives this message and no backtrace, differences() the rest.
+  /// what() gives this message and no backtrace, differences() gives these differences.
   explicit ParameterError(const std::string& message, std::vector<std::string> differences = {});
   /// Every difference found, one text each; `what()` only sums them up. Empty where nothing was
   /// compared.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What the libraries of use_gpu export: the names in a namespace with this mark. All others, in
-// use_gpu::detail, are hidden, so they cannot meet those of a program:
+// The libraries of use_gpu export only names in a namespace with this attribute. All others,
+// which are most of use_gpu::detail, are hidden, so they cannot clash with a program's:
 //
 //   namespace USE_GPU_EXPORT use_gpu {
 #pragma once

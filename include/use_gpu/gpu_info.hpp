@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// What `nvidia-smi` shows, as data and as a table. LibTorch counts the GPUs that it can use and
-// says little else; this asks NVIDIA's management library (NVML), which sees every card of the
-// machine, what runs on it, and why there is none. Needs no LibTorch, and no driver to build or to
-// start:
+// What `nvidia-smi` shows, as data and as a table. LibTorch only counts the GPUs that it can use;
+// this queries NVIDIA's management library (NVML) for every card, the programs that run on it, and
+// the reason if there is none. Needs no LibTorch, and no driver to build or to start:
 //
 //   const use_gpu::GpuReport report = use_gpu::query_gpus();
 //   std::cout << report;                                       // the table, or why there is none
@@ -23,14 +22,14 @@ namespace USE_GPU_EXPORT use_gpu {
 /// A program with memory on a GPU, for computing or for graphics.
 struct GpuProcess {
   std::uint32_t pid = 0;  ///< as the driver numbers it
-  /// As the driver spells it, often a path, in any encoding; empty where it may not be known.
+  /// As the driver reports it, often a path, in any encoding; empty if not permitted.
   std::string name;
   std::optional<std::uint64_t> memory_bytes;  ///< what it uses of this GPU's memory
 };
 
-/// One card. What it does not offer is empty, not zero.
+/// One card. An unsupported value is empty, not zero.
 struct GpuInfo {
-  /// In the order of the PCI bus, as nvidia-smi counts. CUDA, and so LibTorch, may count otherwise:
+  /// In the order of the PCI bus, as nvidia-smi counts. CUDA, and so LibTorch, may differ:
   /// it obeys CUDA_VISIBLE_DEVICES and puts the fastest card first unless
   /// CUDA_DEVICE_ORDER=PCI_BUS_ID. The UUID is the same everywhere.
   int index = 0;
@@ -41,7 +40,7 @@ struct GpuInfo {
   std::optional<std::uint64_t> memory_total_bytes;  ///< what the card has
   /// Leaves out what the driver reserves for itself, except on drivers older than 510.
   std::optional<std::uint64_t> memory_used_bytes;
-  /// Of the time since the last sample (up to a second), how much had a kernel running: 0 to 100.
+  /// Share of the last sample period (up to a second) with a kernel running: 0 to 100.
   std::optional<int> utilization_percent;
   std::optional<int> temperature_celsius;   ///< of the chip
   std::optional<double> power_watts;        ///< what the card draws now
@@ -52,19 +51,19 @@ struct GpuInfo {
 /// Every card of this machine, at one moment.
 struct GpuReport {
   std::string driver_version;  ///< "580.65.06"; empty where not known
-  std::string cuda_version;    ///< the newest that it runs, "13.0"; empty where not known
-  std::vector<GpuInfo> gpus;   ///< those that answered
-  /// Empty if all is well. Else why there are no GPUs, or which of them is in trouble, and what to
-  /// do about it, in at most 400 characters.
+  std::string cuda_version;    ///< the newest it supports, "13.0"; empty where not known
+  std::vector<GpuInfo> gpus;   ///< each that the driver counts, even one that fails
+  /// Empty if there is no problem. Otherwise why there are no GPUs, or which one fails, and what to
+  /// do, in at most 400 characters.
   std::string problem;
 };
 
-/// Asks the driver about every GPU. Never throws for a driver or a GPU that is missing or failing:
-/// `gpus` then has what did answer, and `problem` says why. Touches no CUDA context, leaves no
+/// Queries the driver about every GPU. Does not throw if a driver or GPU is missing or fails:
+/// `gpus` then has the GPUs found, and `problem` the reason. Uses no CUDA context, leaves no
 /// library open, and may be called from several threads at once. Chapter cell: `!nvidia-smi`.
 [[nodiscard]] GpuReport query_gpus();
 
-/// The table that nvidia-smi users know, in 91 columns of printable ASCII, and below it the problem
+/// A table like that of nvidia-smi, in 91 columns of printable ASCII, and below it the problem
 /// if there is one; the problem alone, in one line, where there is no GPU. Ends with a newline.
 std::ostream& operator<<(std::ostream& out, const GpuReport& report);
 

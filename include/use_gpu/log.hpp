@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// How much use_gpu says on stderr. The library prints nothing; it logs what a user should act on at
-// `warning`, and what it decided at `debug`:
+// How much use_gpu logs to stderr. It logs problems that a user should act on at `warning` or
+// `error`, its decisions at `debug`, and prints nothing else:
 //
 //   use_gpu::set_log_level(use_gpu::LogLevel::debug);   // see each decision
 //   use_gpu::set_log_level(use_gpu::LogLevel::off);     // see nothing at all
@@ -13,18 +13,18 @@
 
 namespace USE_GPU_EXPORT use_gpu {
 
-/// From all that there is to say down to nothing.
+/// From most messages down to none.
 enum class LogLevel { debug, info, warning, error, off };
 
-/// Sets the least level that is written, for the whole process, from any thread. At first:
+/// Sets the lowest level that is written, for the whole process, from any thread. Default:
 /// `warning`.
 void set_log_level(LogLevel level);
 
-/// Writes one line to stderr if the level is on, from any thread: the library's own way, and open to
-/// a program that wants its lines beside the library's. Never throws.
+/// Writes one line to stderr if the level is enabled, from any thread. The library uses it; a
+/// program may use it too. Never throws.
 void log_message(LogLevel level, std::string_view text) noexcept;
 
-/// Whether a message of that level would be written: to ask before building a costly text.
+/// Whether a message of that level would be written: check before building a long text.
 [[nodiscard]] bool log_enabled(LogLevel level) noexcept;
 
 }  // namespace use_gpu

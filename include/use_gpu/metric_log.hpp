@@ -5,7 +5,7 @@
 // inside the GPU and only move larger logs":
 //
 //   use_gpu::MetricLog losses(device);
-//   for (...) { ...; losses.push(loss); }                // no transfer, no waiting
+//   for (...) { ...; losses.push(loss); }                // does not wait
 //   for (double loss : losses.values()) ...              // waits, once
 #pragma once
 
@@ -23,42 +23,41 @@ class MetricBlocks;
 
 namespace USE_GPU_EXPORT use_gpu {
 
-/// Numbers kept on a device until they are asked for. Takes memory there for two blocks of float64
-/// (float32 on MPS, which has no other), and as much pinned memory on the host, however many are
-/// pushed. On the CPU it writes straight to host memory. Used by one thread at a time; the stream
-/// that is current may change from one call to the next; the log orders its own work.
+/// Collects numbers on a device and copies them to the host in blocks. Uses memory there for two
+/// blocks of float64 (float32 on MPS, which has no float64), and as much pinned host memory, for
+/// any number of values. On the CPU it writes directly to host memory. For one thread at a time; the
+/// current stream may change between calls: the log orders its own work.
 class MetricLog {
  public:
-  /// DeviceError where the device is not there, ArgumentError for a block_size of less than one number
-  /// or more than 2^27.
+  /// DeviceError if the device is not there, ArgumentError for a block_size outside 1 to 2^27.
   explicit MetricLog(c10::Device device, std::int64_t block_size = 4096);
-  /// Does not wait for copies under way.
+  /// Does not wait for pending copies.
   ~MetricLog();
   /// Afterwards `other` can only be assigned to or destroyed.
   MetricLog(MetricLog&& other) noexcept;
-  /// As above; what this log has kept is dropped.
+  /// As above; this log's values are lost.
   MetricLog& operator=(MetricLog&& other) noexcept;
 
-  /// Appends one number: of any real dtype, of no dimensions or with one element, detached. Copies
-  /// it on the device without waiting for it. Each block_size-th push starts one asynchronous copy of
-  /// the full block to the host; only that push waits, and only if the two copies before it are
-  /// still under way. DeviceMismatch for a tensor that is elsewhere; ArgumentError for one that is
-  /// undefined, not real, has not one element, and while a CUDA graph is captured, as each replay
-  /// would write to the same place.
+  /// Appends one number: a tensor with one element, of any real dtype; detached. Copies it on the
+  /// device without waiting for it. Each block_size-th push starts one asynchronous copy of the
+  /// full block to the host; only that push waits, and only if the two copies before it are still
+  /// under way. DeviceMismatch for a tensor that is elsewhere; ArgumentError if it is undefined,
+  /// not real or has not exactly one element, and during capture of a CUDA graph: each replay would
+  /// write to the same place.
   void push(const at::Tensor& value);
 
   /// How many were pushed.
   [[nodiscard]] std::int64_t size() const;
 
-  /// All that was pushed, in order; the log goes on. float32, float64 and integers to 2^53 are
-  /// exact, NaN and infinities are kept. Copies what the last blocks left and waits for the device.
+  /// All pushed values, in order; the log stays usable. float32, float64 and integers to 2^53 are
+  /// exact, NaN and infinities are kept. Copies what is not yet on the host, and waits for it.
   /// ArgumentError while a CUDA graph is captured.
   [[nodiscard]] std::vector<double> values();
 
  private:
   c10::Device device_;
-  std::vector<double> values_;                    // what is on the host
-  std::unique_ptr<detail::MetricBlocks> blocks_;  // what is not yet; none on the CPU
+  std::vector<double> values_;                    // values on the host
+  std::unique_ptr<detail::MetricBlocks> blocks_;  // other values; none on the CPU
 };
 
 }  // namespace use_gpu

@@ -2,14 +2,14 @@
 //
 // How every function of this library takes a network: as a torch::nn::Module, as a module holder
 // (torch::nn::Linear, Sequential, any TORCH_MODULE of yours) or as a std::shared_ptr, without an
-// overload for each and without the 8 seconds that torch/nn costs a compiler.
+// overload for each and without including torch/nn (8 seconds to compile).
 //
 //   void place(ModuleRef net, c10::Device device);
 //   place(net, device);        // net: Linear, Sequential, std::shared_ptr<Net>, Net&, *this ...
 //
-// A light reference, to be passed by value and not to be kept: it does not own the module. A function
-// that takes a ModuleRef may change the module, and no other thread may use it meanwhile; several
-// threads may pass one module as ConstModuleRef.
+// A light reference: pass it by value and do not store it, because it does not own the module. A
+// function that takes a ModuleRef may change the module, so no other thread may use it then;
+// several threads may pass one module as ConstModuleRef.
 #pragma once
 
 #include <use_gpu/export.hpp>
@@ -24,8 +24,8 @@ class Module;  // visible, as in LibTorch
 
 namespace USE_GPU_EXPORT use_gpu {
 
-/// A module to be changed. Holders and pointers are handles, as in LibTorch: a const one refers to
-/// a module that may be changed. Functions that only read take a ConstModuleRef.
+/// A reference to a module. Holders and pointers are handles, as in LibTorch: a const one refers
+/// to a mutable module. Functions that only read take a ConstModuleRef.
 template <class AnyModule>
 class BasicModuleRef {
  public:

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 //
-// Putting a network on a device, and seeing where it is. torch::nn::Module::to leaves the gradients
-// behind, so that the next backward throws, and stops half-way where one tensor cannot be moved:
+// Putting a network on a device, and seeing where it is. torch::nn::Module::to stops half-way where
+// one tensor cannot be moved, and leaves the gradients behind, so that the next backward throws:
 //
 //   torch::nn::Sequential net(torch::nn::Linear(3, 1));
 //   use_gpu::place(net, use_gpu::try_gpu());
 //   std::cout << use_gpu::placement(net);        // each parameter and buffer, and where it lives
 //
-// Different networks may be placed by different threads; one network by one at a time.
+// Several threads may place different networks at once, but not the same network.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -23,38 +23,39 @@ namespace USE_GPU_EXPORT use_gpu {
 
 /// Moves parameters, their gradients and buffers, registered in net or below it, to the device; the
 /// tensors keep their identity, so optimizers and tied parameters go on working. All or nothing: if
-/// one cannot be moved everything stays where it was. Needs memory for both sides until the end.
-/// What is there already is not copied. Calls Module::to at the end, for modules that override it.
-/// Logs a warning if nothing is registered. ArgumentError for an empty holder, DeviceError if the
-/// device is not there. Chapter cell: `net.to(device=try_gpu())`.
+/// a move fails, everything stays where it was, and LibTorch's own error, such as
+/// c10::OutOfMemoryError, passes unchanged. Needs memory for both copies until the end. Tensors
+/// already there are not copied. Calls Module::to at the end, for modules that override it. Logs a
+/// warning if nothing is registered. ArgumentError for an empty holder, DeviceError if the device
+/// is not there. Chapter cell: `net.to(device=try_gpu())`.
 void place(ModuleRef net, c10::Device device);
 
 /// Where one parameter or buffer lives.
 struct PlacedTensor {
   std::string name;                 ///< as in named_parameters(): "0.weight"
-  bool is_buffer;                   ///< a buffer, or else a parameter
+  bool is_buffer;                   ///< false for a parameter
   std::string dtype;                ///< "float32"
   std::vector<std::int64_t> shape;  ///< its sizes
   c10::Device device;               ///< where it lives
   std::uint64_t bytes;              ///< of its elements
 };
 
-/// Where the tensors of a network live, as they did when placement() was called.
+/// Where the tensors of a network were when placement() was called.
 class Placement {
  public:
-  /// Of these tensors; placement() calls it.
+  /// Made of these tensors by placement().
   explicit Placement(std::vector<PlacedTensor> tensors);
 
   /// Parameters first, then buffers, each in the order of registration.
   [[nodiscard]] const std::vector<PlacedTensor>& tensors() const& noexcept;
-  /// The same, so that `for (const auto& x : placement(net).tensors())` holds on to them.
+  /// By value, so that `for (const auto& x : placement(net).tensors())` is safe.
   [[nodiscard]] std::vector<PlacedTensor> tensors() &&;
 
   /// Each device that holds at least one tensor, in the order of first use; empty for an empty
   /// network.
   [[nodiscard]] std::vector<c10::Device> devices() const;
 
-  /// The one device that holds them all. DeviceMismatch, with the names of the strays, if there are
+  /// The one device that holds them all. DeviceMismatch, which names the others, if there are
   /// several; ArgumentError if nothing is registered.
   [[nodiscard]] c10::Device single_device() const;
 

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
-// Reading and writing the parameters of a network wherever it lives, and files of them that lose
-// nothing. torch::load takes a tensor of another shape, ignores names that it does not know, and
-// moves the network; torch::save ends the program when the disk is full. These check everything
-// first:
+// Reads and writes a network's parameters on any device, and saves them in files without loss.
+// torch::load accepts a tensor of another shape, ignores unknown names, and moves the network;
+// torch::save ends the program when the disk is full. These functions check everything first:
 //
 //   auto values = use_gpu::read_parameters(net);           // copies, in host memory
 //   use_gpu::write_parameters(net, {{"0.weight", w}});     // in place, where the network lives
-//   use_gpu::save_parameters(net, "net.safetensors");    // the old file or the new one, never half
+//   use_gpu::save_parameters(net, "net.safetensors");    // atomic: the old file or the new one
 //   use_gpu::load_parameters(net, "net.safetensors");    // exactly these names, or nothing changes
 //
 // "Parameters" are the registered parameters and buffers, by their names ("0.weight"); undefined
@@ -16,7 +15,8 @@
 // tensor in their metadata. Python's counterpart is `state_dict` with `load_state_dict`, which C++
 // does not have.
 //
-// Different networks may be read and written by different threads; one network by one at a time.
+// Several threads may read one network at once. While one thread writes to a network, no other may
+// use that network.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -38,7 +38,8 @@ namespace USE_GPU_EXPORT use_gpu {
 /// left alone. In place: each keeps its TensorImpl, device and requires_grad, so optimizers go on
 /// working; nothing is recorded by autograd. ParameterError, before anything is written, for
 /// unknown names, other shapes or dtypes, and tied names with different values; its differences()
-/// lists them all. Chapter: exercise 2.
+/// lists them all. A write that the device refuses is tried once more; if it fails again LibTorch's
+/// error passes, and the device and all values on it are lost. Chapter: exercise 2.
 void write_parameters(ModuleRef net, const std::map<std::string, at::Tensor>& values);
 
 /// Writes all parameters and buffers to a safetensors file, and waits until they are on the disk.
@@ -49,11 +50,10 @@ void write_parameters(ModuleRef net, const std::map<std::string, at::Tensor>& va
 void save_parameters(ConstModuleRef net, const std::filesystem::path& file);
 
 /// Reads a safetensors file into the network, which must have exactly the file's names, shapes and
-/// dtypes. Otherwise as write_parameters: in place, nothing moves. Checksums are checked where the
-/// file has some. ParameterError, and nothing has changed, if the file cannot be read, is damaged,
-/// or does not fit; differences() lists each missing, extra, misshapen or mistyped name. The file
-/// is mapped, not copied, so no other program may truncate it meanwhile (save_parameters never
-/// does).
+/// dtypes. Otherwise as write_parameters: in place, nothing moves. Checksums, if present, are
+/// checked. ParameterError, and nothing has changed, if the file cannot be read, is damaged, or
+/// does not fit; differences() lists each missing, extra, misshapen or mistyped name. The file is
+/// mapped, not copied, so no other program may truncate it meanwhile (save_parameters never does).
 void load_parameters(ModuleRef net, const std::filesystem::path& file);
 
 }  // namespace use_gpu

@@ -10,16 +10,16 @@
 //   });
 //   use_gpu::average_gradients(nets);                // now equal optimizers take equal steps
 //
-// The mean of the replicas' gradients is the whole batch's where each loss is a mean over parts of
-// equal size. Buffers are each replica's own after mirror(): the statistics of BatchNorm are those
-// of its part. Between several processes: communicator.hpp.
+// The mean of the replicas' gradients equals the whole batch's if each loss is a mean and all parts
+// have equal size. After mirror() buffers are separate: BatchNorm's statistics are those of each
+// part. For several processes: communicator.hpp.
 //
-// torch::nn::parallel::replicate makes replicas for one forward pass: the gradients of their
-// parameters flow to the original's, and it needs a Cloneable too. These stay: each has parameters,
-// gradients and an optimizer of its own.
+// torch::nn::parallel::replicate makes replicas for one forward pass: their gradients flow to the
+// original's parameters, and it needs a Cloneable too. These are permanent: each has its own
+// parameters, gradients and optimizer.
 //
-// The replicas may be used by a thread each; mirror() and average_gradients() by one thread, while no
-// other uses them.
+// Each replica may be used by its own thread. Call mirror() and average_gradients() while no other
+// thread uses them.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -33,8 +33,8 @@
 
 namespace USE_GPU_EXPORT use_gpu {
 
-/// What refers to a module: a holder or a pointer, not a module itself, whose copies would share
-/// their parameters.
+/// A handle to a module: a holder or a pointer. Not a module itself: its copies would share
+/// parameters.
 template <class Net>
 concept ModuleHandle = std::convertible_to<const Net&, ModuleRef>;
 
@@ -46,16 +46,16 @@ void mirror_modules(const std::vector<c10::Device>& devices,
 void average_gradients_of(const std::vector<ModuleRef>& replicas);
 }  // namespace detail
 
-/// Calls make() once for each device, in their order, and puts what it returned, a module holder or
-/// pointer, on that device, as place() does. Then gives all of them the first one's parameters and
-/// buffers, tied ones tied, requires_grad, and the training mode of each submodule. A device may
-/// appear several times. make() is called outside of inference mode, else with the caller's modes
+/// Calls make() once for each device, in order, and puts the module holder or pointer that it
+/// returns on that device, as place() does. Then copies to all networks the first one's parameters
+/// and buffers (tied ones stay tied), requires_grad, and training mode of each submodule. A device
+/// may appear several times. make() runs outside of inference mode, with the caller's other modes
 /// and scopes. Many small tensors travel together, through host memory.
 ///
 /// ArgumentError if there are no devices or make() returns an empty handle or the same module
-/// twice, DeviceError if a device is not there, ParameterError, whose differences() names them all,
-/// if the networks have other names, shapes or dtypes than the first, or tensors without plain
-/// values (sparse, quantized, meta): all before anything is moved.
+/// twice, DeviceError if a device is not there, ParameterError, with all reasons in differences(),
+/// if names, shapes or dtypes differ from the first network's, or tensors have no plain values
+/// (sparse, quantized, meta): all before anything moves.
 template <class Make>
 requires ModuleHandle<std::invoke_result_t<Make&>>
 [[nodiscard]] auto mirror(const std::vector<c10::Device>& devices, Make make)
@@ -65,19 +65,21 @@ requires ModuleHandle<std::invoke_result_t<Make&>>
   return replicas;
 }
 
-/// To be called after a backward pass on each replica: writes the mean of the replicas' gradients
-/// over each of them, in place, bit for bit equal. A gradient that is undefined on some replicas
-/// counts as zeros and is defined afterwards; one that is undefined on all stays so. Frozen
-/// parameters (requires_grad is false) and buffers are left alone; tied parameters count once; inf
-/// and nan travel as they are. Half and bfloat16 are summed in float32.
+/// To be called after a backward pass on each replica: replaces each gradient by its mean over the
+/// replicas, in place; the results are bit-identical on all of them. A gradient that is undefined
+/// on some replicas counts as zeros and is defined afterwards; one that is undefined on all stays
+/// so. Frozen parameters (requires_grad is false) and buffers are left alone; tied parameters count
+/// once; inf and nan are kept. Half and bfloat16 are summed in float32.
 ///
-/// Adds the replicas in their order on the first one's device: few large transfers, queued on the
-/// current streams; waits only for those from and to the CPU. Needs the memory of the gradients
-/// once more on each device.
+/// Adds the gradients in the replicas' order on the first one's device: in few large transfers on
+/// the current streams; waits only for those from and to the CPU. Needs memory for a second copy of
+/// the gradients on each device.
 ///
-/// Nothing has changed after an error: ArgumentError if there are no replicas, an empty one or one
-/// twice, DeviceMismatch for one on several devices, ParameterError, whose differences() names them
-/// all, for parameters that differ in name, shape, dtype or requires_grad, and sparse gradients.
+/// These errors change nothing: ArgumentError if there are no replicas, an empty one or a
+/// duplicate, DeviceMismatch if one is on several devices, ParameterError, with all reasons in
+/// differences(), if parameters differ in name, shape, dtype or requires_grad, or a gradient is
+/// sparse. A write that a device refuses is tried once more; if it fails again LibTorch's error
+/// passes, and the device and all values on it are lost.
 template <ModuleHandle Net>
 void average_gradients(const std::vector<Net>& replicas) {
   detail::average_gradients_of({replicas.begin(), replicas.end()});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Moving, adding and showing tensors with their device in view. LibTorch prints no GPU index, and
-// its error for operands on different devices names neither operand, shape nor remedy; these do:
+// Moving, adding and printing tensors on several devices. LibTorch prints no GPU index, and its
+// error for operands on different devices names neither operand, shape nor remedy; these do:
 //
 //   at::Tensor Z = use_gpu::to_device(X, use_gpu::try_gpu(1));  // X itself if it is there already
 //   std::cout << use_gpu::show(use_gpu::checked_add(Y, Z));  // values, "float32[2, 3] on cuda:1"
@@ -20,7 +20,7 @@
 namespace USE_GPU_EXPORT use_gpu {
 
 /// x on that device: x itself (same TensorImpl, no copy) if it is there already, also for "cpu:0",
-/// which LibTorch's x.to() copies. Otherwise one copy, which autograd records; waits for it where
+/// where LibTorch's x.to() copies. Otherwise one copy, which autograd records; waits for it if
 /// the target is the CPU. ArgumentError if x is undefined, DeviceError if the device is not there.
 /// Chapter cell: `Z.cuda(1) is Z`, `Z.as_in_ctx(try_gpu(1))`.
 [[nodiscard]] at::Tensor to_device(const at::Tensor& x, c10::Device device);
@@ -30,12 +30,12 @@ namespace USE_GPU_EXPORT use_gpu {
 [[nodiscard]] at::Tensor copy_to(const at::Tensor& x, c10::Device device);
 
 /// x + y, as LibTorch's x.add(y) with broadcasting and type promotion. DeviceMismatch, before
-/// anything is computed, if they are on different devices; a CPU tensor of zero dimensions may meet
-/// any device, as in LibTorch. ArgumentError if one is undefined. Copies and synchronizes nothing.
+/// anything is computed, if they are on different devices; a CPU tensor of zero dimensions fits any
+/// device, as in LibTorch. ArgumentError if one is undefined. Copies and synchronizes nothing.
 /// Chapter cell: `Y + Z`. Not named "add": argument-dependent look-up would find at::add beside it.
 [[nodiscard]] at::Tensor checked_add(const at::Tensor& x, const at::Tensor& y);
 
-/// An operand with the name by which an error message calls it.
+/// An operand and its name in error messages.
 struct Operand {
   std::string_view name;  ///< "query"
   at::Tensor tensor;      ///< the operand itself
@@ -46,19 +46,18 @@ struct Operand {
 void check_same_device(std::string_view operation, c10::ArrayRef<Operand> operands);
 
 /// What x is and where it lives: "float32[2, 3] on cuda:1", with the layout where it is not
-/// strided. "undefined tensor" if it is one: a text for messages, which never throws for a strange
-/// tensor.
+/// strided. "undefined tensor" for an undefined one: safe in messages, as no tensor makes it throw.
 [[nodiscard]] std::string describe(const at::Tensor& x);
 
 /// A tensor to be streamed by operator<<; holds a reference to the same memory.
 struct Shown {
-  at::Tensor tensor;  ///< where show() got it, not yet copied
+  at::Tensor tensor;  ///< as passed to show(), not copied
 };
 
 /// For `std::cout << show(x)`: x's values as LibTorch prints them, then describe(x) in its last
 /// line. Printing copies the values of a GPU tensor to the CPU, once, and waits for them.
 [[nodiscard]] Shown show(const at::Tensor& x);
-/// Prints it as show() says.
+/// Prints it; see show().
 std::ostream& operator<<(std::ostream& out, const Shown& shown);
 
 }  // namespace use_gpu

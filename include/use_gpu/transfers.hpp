@@ -1,30 +1,34 @@
 // SPDX-License-Identifier: MIT
 //
-// Seeing, and forbidding, transfers between devices. They are slow and easy to ask for without
-// knowing: printing a loss, `if (x.sum() > 0)`, an index from the wrong side. The chapter wants you
-// "to be 100 % certain that you want to do something slow before we let you do it":
+// Seeing, and forbidding, transfers between devices. They are slow and easily caused by accident:
+// printing a loss, `if (x.sum() > 0)`, an index on another device. The chapter wants you "to be
+// 100 % certain that you want to do something slow before we let you do it":
 //
 //   use_gpu::TransferGuard guard;                       // from here on, every implicit one throws
 //   use_gpu::TransferLedger ledger;                     // counts them all, implicit or not
 //   { use_gpu::AllowTransfers certain; y = x.cpu(); }
 //   std::cout << ledger;
 //
-// The scopes hold for this thread, for the backward passes that it starts, and for threads that
-// take over its at::ThreadLocalState, as those of parallel_on do; they nest strictly, like the
-// braces they stand in. Outside of them nothing costs more.
+// Implicit is every transfer outside of an AllowTransfers scope, x.cpu() too. This library's own
+// functions that transfer (to_device, copy_to, show, place ...) open one themselves.
 //
-// What is seen: each copy between devices, and each value or size that the host reads from a
-// device, that goes through LibTorch's dispatcher: to(), cpu(), copy_(), Module::to,
-// torch::tensor(..., device), printing, saving, indexing with a mask or from the other side (on
-// CUDA also assigning a number at indices: x.index_put_({i}, 2) makes it on the host), item(), bool
-// conversions, and nonzero, masked_select, unique*, repeat_interleave, equal, bincount, which read
-// a size or one or two values back; other operations where their kernels do one of these.
+// The scopes apply to this thread, to backward passes started by it, and to threads that use its
+// at::ThreadLocalState, such as those of parallel_on; they nest strictly, like C++ blocks, and the
+// innermost guard or AllowTransfers decides. Outside of them an operation costs a few instructions
+// at most.
 //
-// What is not seen: raw cudaMemcpy and direct at::_copy_from; what a communication library (NCCL,
-// Gloo) moves; a new std::thread and at::parallel_for; work that a replayed CUDA graph does;
-// kernels that read from the device by themselves (some of cuSOLVER's and cuSPARSE's).
-// Synchronizing without reading is no transfer. A forbidden copy may have allocated its target
-// before it was refused; nothing was copied.
+// Detected: copies between devices, and reads of a value or size by the host, if they go through
+// LibTorch's dispatcher: to(), cpu(), copy_(), Module::to, torch::tensor(..., device), printing,
+// saving, indexing with a mask or an index on another device (on CUDA also assigning a number:
+// x.index_put_({i}, 2) creates it on the host), item(), bool conversions, and nonzero,
+// masked_select, unique*, repeat_interleave, equal, bincount, which read a size or one or two
+// values back; also operations whose kernels call one of these.
+//
+// Not detected: raw cudaMemcpy and direct at::_copy_from; what a communication library (NCCL, Gloo)
+// moves; a new std::thread and at::parallel_for; work that a replayed CUDA graph does; kernels that
+// read from the device by themselves (some of cuSOLVER's and cuSPARSE's). Synchronizing without
+// reading is no transfer. A forbidden copy may have allocated its target before it was refused;
+// nothing was copied.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -41,13 +45,13 @@ struct TransferCounts;
 
 namespace USE_GPU_EXPORT use_gpu {
 
-/// From where to where. The host is the CPU, a device is every other.
+/// The host is the CPU; any other device counts as a device.
 enum class TransferDirection { host_to_device, device_to_host, device_to_device };
 
 /// What a TransferLedger counted in one direction.
 struct TransferCount {
   std::int64_t copies = 0;  ///< how many
-  std::uint64_t bytes = 0;  ///< that travelled, all together
+  std::uint64_t bytes = 0;  ///< transferred in total
 };
 
 /// Counts the transfers of its scope, implicit and explicit ones; what an inner ledger counts, an
@@ -59,15 +63,16 @@ class TransferLedger {
   TransferLedger(const TransferLedger&) = delete;
   TransferLedger& operator=(const TransferLedger&) = delete;
 
-  /// Copies between devices in that direction, and the bytes that travelled: LibTorch expands and
-  /// converts before it sends to a device, and converts after it has read from one.
+  /// Copies between devices in that direction, and the bytes that were really sent. LibTorch
+  /// expands and converts a tensor before it copies it to a device, so there the result's size
+  /// counts; it converts after a copy from a device, so there the source's size counts.
   [[nodiscard]] TransferCount count(TransferDirection kind) const;
 
-  /// Times that the host waited to read one value or size: item(), bool conversions, nonzero ...
-  /// These do not count as copies.
+  /// Number of reads of a value or size by the host: item(), bool conversions, nonzero ... These do
+  /// not count as copies.
   [[nodiscard]] std::int64_t item_reads() const;
 
-  /// Whether nothing was transferred and nothing read.
+  /// True if nothing was transferred or read.
   [[nodiscard]] bool empty() const;
 
  private:
@@ -82,19 +87,19 @@ std::ostream& operator<<(std::ostream& out, const TransferLedger& ledger);
 enum class OnTransfer { allow, log, forbid };
 
 /// What is to happen with an implicit transfer in each direction; reading a value counts as device
-/// to host. `log` writes a line at warning and lets it through.
+/// to host. `log` logs a warning and allows it.
 struct TransferPolicy {
   OnTransfer host_to_device = OnTransfer::forbid;    ///< such as indexing with a CPU tensor
   OnTransfer device_to_host = OnTransfer::forbid;    ///< such as printing, item(), x.cpu()
   OnTransfer device_to_device = OnTransfer::forbid;  ///< between two GPUs
 };
 
-/// Treats the implicit transfers of its scope as its policy says. A forbidden one throws
+/// Applies its policy to the implicit transfers of its scope. A forbidden one throws
 /// TransferForbidden before anything is copied, with its operation, bytes, devices, and the call
 /// that makes it explicit. The innermost guard decides.
 class TransferGuard {
  public:
-  /// Forbids everything, unless told otherwise.
+  /// Forbids every direction by default.
   [[nodiscard]] explicit TransferGuard(TransferPolicy policy = {});
   ~TransferGuard();
   TransferGuard(const TransferGuard&) = delete;
@@ -104,8 +109,7 @@ class TransferGuard {
   std::unique_ptr<detail::DispatchScope> scope_;
 };
 
-/// "100 % certain": lets the transfers of its scope through, whatever guard is open. This
-/// library's own functions that move things (to_device, copy_to, show, place ...) open one themselves.
+/// "100 % certain": allows the transfers of its scope, whatever guard encloses it.
 class AllowTransfers {
  public:
   [[nodiscard]] AllowTransfers();

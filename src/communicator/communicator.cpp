@@ -24,9 +24,9 @@ namespace {
 
 using Backend = c10::intrusive_ptr<c10d::Backend>;
 
-// Gloo, and the store's server, write to connections whose other end may be gone, for which SIGPIPE
-// would end the process (Python ignores it, so that nobody sees this there). Threads that are
-// started in this scope inherit that it is blocked; to the program nothing changes.
+// Gloo and the store's server write to connections whose peer may be gone; SIGPIPE would then end
+// the process (Python ignores it). Threads started in this scope inherit that it is blocked; for
+// the rest of the program nothing changes.
 class SigpipeBlocked {
  public:
   SigpipeBlocked() {
@@ -37,7 +37,7 @@ class SigpipeBlocked {
   ~SigpipeBlocked() {
     if (::sigismember(&before_, SIGPIPE) == 0) {
       const timespec now{};
-      ::sigtimedwait(&sigpipe_, nullptr, &now);  // takes one that came meanwhile
+      ::sigtimedwait(&sigpipe_, nullptr, &now);  // discards a pending one
     }
     ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   }
@@ -100,7 +100,7 @@ Communicator Communicator::join(std::chrono::milliseconds timeout) {
   constexpr std::chrono::milliseconds k_longest = std::chrono::hours(24 * 365);
   if (timeout.count() <= 0 || timeout > k_longest) {
     throw ArgumentError("Communicator::join: a time-out of " + std::to_string(timeout.count()) +
-                        " ms was asked for; give 1 ms to a year.");
+                        " ms was requested; use 1 ms to a year.");
   }
   const auto launch = detail::read_launch_environment();
   auto state = std::make_unique<detail::GroupState>(launch ? device_of(*launch) : try_gpu());
@@ -121,7 +121,7 @@ Communicator Communicator::join(std::chrono::milliseconds timeout) {
     throw CommunicatorError(
         "Communicator::join: rank " + std::to_string(state->rank) + ", at " + own.address +
         ", cannot connect to the others: " + detail::cause_text(error) + ". Rank 0 is at " +
-        state->peers[0].address + "; every rank has to reach that of every other, on any port.");
+        state->peers[0].address + "; every rank must reach every other, on any port.");
   }
   // Rank 0 may serve the store, and must not leave while others still read from it.
   auto group = Communicator(std::move(state));
@@ -179,8 +179,8 @@ void Communicator::barrier() {
 Backend Communicator::backend() {
   auto& s = *state_;
   if (!s.failure.empty())
-    throw CommunicatorError("backend: gone, since " + detail::clipped(s.failure, 250));
-  if (!s.gloo)  // a group of one, and only now is a network wanted
+    throw CommunicatorError("backend: closed: " + detail::clipped(s.failure, 250));
+  if (!s.gloo)  // a group of one creates it on first use
     s.gloo = make_gloo(c10::make_intrusive<c10d::HashStore>(), 0, 1, "127.0.0.1", s.timeout);
   return s.nccl ? s.nccl : s.gloo;
 }

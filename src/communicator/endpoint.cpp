@@ -33,8 +33,8 @@ Addresses resolve(const LaunchEnvironment& launch, int socket_type) {
   return {found, ::freeaddrinfo};
 }
 
-// A socket for the first of the addresses with which `use` succeeds, as system calls do: with 0.
-// std::system_error, the last one, if there is none.
+// A socket for the first address for which `use` returns 0. If there is none, throws the last
+// error, as std::system_error.
 template <class Use>
 int socket_for(const Addresses& addresses, const Use& use) {
   int error = 0;
@@ -102,7 +102,7 @@ void wait_for_server(const LaunchEnvironment& launch,
         throw_not_joined(launch, std::string("nothing answered there within the time-out (") +
                                      error.code().message() + "); " +
                                      (launch.agent_serves ? "torchrun" : "rank 0") +
-                                     " has not come, or cannot be reached.");
+                                     " is not running or not reachable.");
       }
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(10));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// MASTER_ADDR and MASTER_PORT as sockets see them: by which address of this machine they are
-// reached, whether rank 0 can listen there, and whether somebody does.
+// Socket operations for MASTER_ADDR and MASTER_PORT: the local address that reaches them, listening
+// there on rank 0, and waiting for a server there.
 #pragma once
 
 #include <chrono>
@@ -20,8 +20,8 @@ namespace use_gpu::detail {
 /// A socket that listens at MASTER_ADDR alone; LibTorch's own would do so on every interface.
 [[nodiscard]] int listen_at(const LaunchEnvironment& launch);
 
-/// Returns when somebody listens at the endpoint. LibTorch would wait too, but print a page for
-/// each attempt that fails.
+/// Returns when a server listens at the endpoint. LibTorch would wait too, but print a page per
+/// failed attempt.
 void wait_for_server(const LaunchEnvironment& launch,
                      std::chrono::steady_clock::time_point deadline);
 

@@ -20,14 +20,14 @@ namespace use_gpu::detail {
 
 GroupState::~GroupState() {
   if (!nccl) return;
-  try {  // NCCL leaves together with its peers; one that is dead never comes
+  try {  // NCCL shuts down together with its peers; a dead one never does
     std::packaged_task<void()> leave([nccl = nccl] { nccl->shutdown(); });
     auto left = leave.get_future();
     std::thread(std::move(leave)).detach();
     const auto patience = std::min<std::chrono::milliseconds>(timeout, std::chrono::seconds(10));
     if (left.wait_for(patience) == std::future_status::ready) {
       left.get();
-    } else {  // abort() would wait for shutdown, which has LibTorch's lock; nothing is in flight
+    } else {  // abort() would wait for shutdown, which holds a lock; nothing is in flight
       log_message(LogLevel::warning, "~Communicator: left NCCL without waiting for a peer");
     }
   } catch (const std::exception& error) {
@@ -46,7 +46,7 @@ Agreement GroupState::agree(const std::string& operation, const std::string& cal
                             ": this communicator is no longer usable: " + clipped(failure, 250));
   }
   const auto number = static_cast<std::int64_t>(c10::util::crc64(call).checksum());
-  // Numbers are equal on all ranks where the highest is the lowest.
+  // Equal on all ranks if max(x) == min(x), which is ~max(~x).
   std::array<std::int64_t, 7> most{
       number, ~number, network, ~network, choice, ~choice, refuses ? rank : -1};
   if (size > 1) {
@@ -107,7 +107,7 @@ void GroupState::all_reduce(const std::string& operation, const at::Tensor& wire
 
 void GroupState::broadcast(const std::string& operation, const at::Tensor& wire, int root,
                            bool on_nccl) {
-  std::vector<at::Tensor> bytes{wire.flatten().view(at::kByte)};  // of which both know every dtype
+  std::vector<at::Tensor> bytes{wire.flatten().view(at::kByte)};  // both backends can send bytes
   c10d::BroadcastOptions options;
   options.timeout = timeout;
   options.rootRank = root;
@@ -116,7 +116,7 @@ void GroupState::broadcast(const std::string& operation, const at::Tensor& wire,
 }
 
 void GroupState::run(const std::string& operation, bool on_nccl, const Start& start) {
-  constexpr std::chrono::seconds k_grace(5);  // in which Gloo's own time-out comes, if it does
+  constexpr std::chrono::seconds k_grace(5);  // so that Gloo's own time-out comes first
   c10::intrusive_ptr<c10d::Work> work;
   try {
     work = start(on_nccl ? *nccl : *gloo);
@@ -136,19 +136,19 @@ void GroupState::run(const std::string& operation, bool on_nccl, const Start& st
   }
 }
 
-// So that the others, who may be waiting for this rank, hear of it at once.
+// So that the other ranks, which may wait for this one, notice at once.
 void GroupState::leave(const std::string& operation, const std::string& cause) {
   failure = operation + " on rank " + std::to_string(rank) + " of " + std::to_string(size) +
             " failed: " + cause + at_those_addresses(cause);
   try {
-    gloo.reset();  // its connections close; NCCL's abort may wait for those who have not heard yet
+    gloo.reset();  // closes connections; NCCL's abort may wait for ranks that did not notice yet
     if (const auto leaving = std::exchange(nccl, nullptr)) leaving->abort();
   } catch (const std::exception& error) {
     log_message(LogLevel::error, "Communicator: " + cause_text(error));
   }
 }
 
-// Which ranks are where the cause says: " (there: rank 1)".
+// The ranks whose addresses the cause contains, as a text: " (there: rank 1)".
 std::string GroupState::at_those_addresses(const std::string& cause) const {
   std::vector<int> there;
   for (int other = 0; other < static_cast<int>(peers.size()); ++other) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What a Communicator holds, and how each of its calls goes: the ranks compare what they are about
-// to do, then do it, and an error on the way is the end of the group.
+// The state of a Communicator, and the steps of each call: the ranks compare their calls, then run
+// them; an error while running ends the group.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -13,7 +13,7 @@
 
 namespace use_gpu::detail {
 
-/// Of what the ranks have told each other.
+/// What the comparison found.
 struct Agreement {
   bool same_network, same_choice;
   int refusing_rank;  // the highest; -1 if none refuses
@@ -26,22 +26,22 @@ class GroupState {
   GroupState(const GroupState&) = delete;
   GroupState& operator=(const GroupState&) = delete;
 
-  /// Whether x travels by NCCL: it takes what is on this rank's own GPU.
+  /// Whether x is sent by NCCL: only if it is on this rank's own GPU.
   [[nodiscard]] bool by_nccl(const at::Tensor& x) const;
 
-  /// The first message of every call, small and always of the same size: for messages of different
-  /// sizes Gloo ends the process, for different dtypes it gives nonsense. ArgumentError on every rank
-  /// unless all make the same call; the rest is for the caller to judge.
+  /// The first message of every call, small and always of the same size: with different sizes Gloo
+  /// ends the process, with different dtypes values are wrong. ArgumentError on every rank unless
+  /// all make the same call; the caller checks the rest.
   Agreement agree(const std::string& operation, const std::string& call, std::int64_t network = 0,
                   std::int64_t choice = 0, bool refuses = false);
 
-  /// What a rank does before it agrees. If that throws, the others get an error when they compare.
+  /// What a rank does before it agrees. If it throws, the others get an error when they compare.
   void prepare(const std::string& operation, const std::function<void()>& work);
 
-  /// What a rank does once all have agreed. If that throws, it leaves, so that none waits for it.
+  /// What a rank does once all have agreed. If it throws, the rank leaves, so that none waits.
   void take_part(const std::string& operation, const std::function<void()>& work);
 
-  /// In place, for what to_wire() gives. Returns when it is done; otherwise this rank leaves.
+  /// In place, on the result of to_wire(). Returns when done; on an error this rank leaves.
   void all_reduce(const std::string& operation, const at::Tensor& wire, ReduceOp how, bool on_nccl);
   void broadcast(const std::string& operation, const at::Tensor& wire, int root, bool on_nccl);
 
@@ -50,7 +50,7 @@ class GroupState {
   c10::Device device;
   std::chrono::milliseconds timeout{};
   std::vector<Peer> peers;
-  c10::intrusive_ptr<c10d::Backend> gloo;  // none in a group of one until somebody asks
+  c10::intrusive_ptr<c10d::Backend> gloo;  // in a group of one: null until first use
   c10::intrusive_ptr<c10d::Backend> nccl;  // where each rank has a CUDA GPU
   std::string failure;                     // why the group is no longer usable
 

@@ -21,7 +21,7 @@ constexpr std::array k_required = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_A
 bool is_set(const char* variable) { return std::getenv(variable) != nullptr; }
 
 [[noreturn]] void throw_not_accepted(const char* variable, const std::string& accepted) {
-  throw ArgumentError(std::string("Communicator::join: the environment says ") + variable + '=' +
+  throw ArgumentError(std::string("Communicator::join: the environment has ") + variable + '=' +
                       in_quotes(std::getenv(variable)) + "; accepted is " + accepted +
                       ". torchrun sets it; without RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and "
                       "MASTER_PORT the program runs alone.");
@@ -60,11 +60,10 @@ std::optional<LaunchEnvironment> read_launch_environment() {
     if (!is_set(variable)) missing += (missing.empty() ? "" : ", ") + std::string(variable);
   }
   if (!missing.empty()) {
-    throw ArgumentError(
-        "Communicator::join: " + missing +
-        " missing in the environment, where others of RANK, WORLD_SIZE, LOCAL_RANK, "
-        "MASTER_ADDR and MASTER_PORT are set. Start the program with torchrun, set "
-        "all five, or, to run alone, none.");
+    throw ArgumentError("Communicator::join: " + missing +
+                        " missing in the environment, but others of RANK, WORLD_SIZE, LOCAL_RANK, "
+                        "MASTER_ADDR and MASTER_PORT are set. Start the program with torchrun, set "
+                        "all five, or, to run alone, none.");
   }
   constexpr int k_most = std::numeric_limits<int>::max();
   LaunchEnvironment launch{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What torchrun tells each process that it starts.
+// What torchrun passes to each process.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ struct LaunchEnvironment {
   int rank;
   int size;
   int local_rank;
-  std::string address;  // a name or a number, of the machine of rank 0
+  std::string address;  // host name or IP address of rank 0's host
   std::uint16_t port;
   bool agent_serves;  // torchrun serves the store at that address; otherwise rank 0 does
   int restarts;       // as this machine's torchrun counts them
@@ -24,9 +24,9 @@ struct LaunchEnvironment {
   [[nodiscard]] std::string endpoint() const;
 };
 
-/// Nothing where none of RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT is set.
-/// ArgumentError, with the variable, its value and what is accepted, if only some are, or if one
-/// cannot be.
+/// nullopt if none of RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT is set.
+/// ArgumentError, with the variable, its value and what is accepted, if only some are set or one is
+/// invalid.
 [[nodiscard]] std::optional<LaunchEnvironment> read_launch_environment();
 
 }  // namespace use_gpu::detail

@@ -33,12 +33,11 @@ c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store
   // LibTorch's options hold a struct of nccl.h, whose size differs between versions.
   if (torch::cuda::nccl::version() >> 16 != (std::uint64_t{NCCL_MAJOR} << 16 | NCCL_MINOR)) {
     throw CommunicatorError(
-        "use_gpu was built with the nccl.h of another NCCL than LibTorch; build it with "
-        "LibTorch's");
+        "use_gpu was built with another nccl.h than LibTorch; build it with LibTorch's");
   }
-  // By default threads of LibTorch's watch NCCL, and each other through the store, and end the
-  // process when a peer is lost. Here every call waits and throws, for which LibTorch has these
-  // settings; only from the environment.
+  // By default, watchdog threads of LibTorch monitor NCCL, and each other through the store, and
+  // end the process if a peer is lost. Here calls wait and throw instead, which only the
+  // environment can select.
   ::setenv("TORCH_NCCL_BLOCKING_WAIT", "1", /*overwrite=*/1);
   ::setenv("TORCH_NCCL_ENABLE_MONITORING", "0", /*overwrite=*/0);
   auto options = c10d::ProcessGroupNCCL::Options::create();
@@ -57,7 +56,7 @@ c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store
 }
 
 void wait_for_nccl(c10d::Work& work, std::chrono::milliseconds timeout) {
-  // LibTorch sleeps between its looks, for longer than a small message takes.
+  // Between polls LibTorch sleeps longer than a small message takes.
   const auto soon = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
   while (!work.isCompleted() && std::chrono::steady_clock::now() < soon) std::this_thread::yield();
   work.wait(timeout);

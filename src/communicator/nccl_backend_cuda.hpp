@@ -23,7 +23,7 @@ namespace use_gpu::detail {
 /// simulated one, which NCCL does not know.
 [[nodiscard]] std::string cuda_uuid(c10::Device device);
 
-/// Connected already, so that what is wrong shows now and the store is not needed later.
+/// Connects at once, so that errors appear now and the store is not needed later.
 [[nodiscard]] c10::intrusive_ptr<c10d::Backend> make_nccl(
     const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, c10::Device device,
     std::chrono::milliseconds timeout);

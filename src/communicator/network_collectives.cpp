@@ -27,8 +27,8 @@
 namespace use_gpu {
 namespace {
 
-// A number for all that decides which messages are sent; which device it is does not, but whether
-// it is the group's own does.
+// A hash of all that decides which messages are sent. Of the devices, only whether each is the
+// group's own.
 std::int64_t fingerprint(const detail::NamedTensors& all, const Communicator& group) {
   std::ostringstream text;
   for (const auto& [name, x] : all) {
@@ -41,8 +41,8 @@ std::int64_t fingerprint(const detail::NamedTensors& all, const Communicator& gr
   return static_cast<std::int64_t>(c10::util::crc64(text.str()).checksum());
 }
 
-// Throws on every rank if `trouble`, of its tensors, is not empty on one, or the networks differ.
-// Otherwise says whether all ranks have made the same choice.
+// Throws on every rank if one has `trouble` with its tensors, or if the networks differ. Otherwise
+// returns whether all ranks made the same choice.
 bool agree(detail::GroupState& group, const std::string& function, const std::string& trouble,
            std::int64_t network, std::int64_t choice) {
   const auto all = group.agree(function, function, network, choice, !trouble.empty());
@@ -52,11 +52,10 @@ bool agree(detail::GroupState& group, const std::string& function, const std::st
                          " cannot take part; its own error says why.");
   }
   if (!all.same_network) {
-    throw ParameterError(
-        function +
-        ": the ranks' networks differ in the names, order, shapes, dtypes, devices "
-        "or requires_grad of their tensors. Build the same network on every rank, "
-        "and place it on group.device().");
+    throw ParameterError(function +
+                         ": the ranks' networks differ in the names, shapes, dtypes, devices, ties "
+                         "or requires_grad of their tensors. Build the same network on every rank, "
+                         "and place it on group.device().");
   }
   return all.same_choice;
 }
@@ -75,7 +74,7 @@ std::vector<at::Tensor> gradients_of(const detail::NamedTensors& all,
     if (has_gradient[i] == 0) continue;
     auto& gradient = all.at(names[i]).mutable_grad();
     if (!gradient.defined()) {
-      // Made in inference mode, the next backward could not add to it.
+      // If made in inference mode, backward could not add to it.
       const c10::InferenceMode no_inference_mode(false);
       const at::NoGradGuard no_grad;
       gradient = at::zeros_like(all.at(names[i]));

@@ -18,7 +18,7 @@ namespace use_gpu::detail {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds k_pause(10);  // between two looks
+constexpr std::chrono::milliseconds k_pause(10);  // between two polls
 
 c10::intrusive_ptr<c10d::Store> open_store(const LaunchEnvironment& launch,
                                            std::chrono::milliseconds timeout) {
@@ -45,11 +45,11 @@ std::istream& operator>>(std::istream& in, Peer& peer) {
   return in;
 }
 
-// The protocol. A store may outlive a group: torchrun keeps its own over restarts, and the restart
-// count does not tell the groups apart, as each machine's torchrun counts for itself. So each rank
-// says hello with a new random number; rank 0 answers to the number with the name of
-// the group, and under that name the ranks introduce themselves and rank 0 gives its verdict. What
-// a dead rank left behind is answered too, and then ignored.
+// The protocol. A store may outlive a group: torchrun keeps its own across restarts, and the
+// restart count does not identify a group, because each machine's torchrun has its own. So each
+// rank stores a new random number (hello); under that number rank 0 stores the group's name, and
+// under that name the ranks store their entries and rank 0 the verdict. A dead rank's hello gets a
+// reply too, which nobody reads.
 class Meeting {
  public:
   Meeting(const LaunchEnvironment& launch, Clock::time_point deadline,
@@ -67,8 +67,8 @@ class Meeting {
     }
     if (store_->add(key("count", launch_.rank), 1) > 1)
       throw_not_joined(launch_,
-                       "another process says that it is this rank. Give each process a RANK, and "
-                       "each group a MASTER_PORT, of its own.");
+                       "another process has the same rank. Each process needs its own RANK, and "
+                       "each group its own MASTER_PORT.");
     store_->set(key("here", launch_.rank), std::to_string(launch_.size) + ' ' + to_text(self));
 
     const auto verdict =
@@ -88,11 +88,11 @@ class Meeting {
   }
 
   [[nodiscard]] static std::string too_late(const std::vector<int>& came) {
-    return "at the time-out only these ranks had come: " + number_ranges(came) +
+    return "only these ranks joined in time: " + number_ranges(came) +
            ". Were all started, with this MASTER_ADDR, MASTER_PORT and WORLD_SIZE?";
   }
 
-  // What rank 0 writes there. Otherwise an error with the ranks whose keys are there.
+  // Waits for this key. At the deadline: an error with the ranks whose keys exist.
   template <class KeyOf>
   std::string wait_for(const std::string& wanted, const KeyOf& key_of) {
     while (!store_->check({wanted})) {
@@ -108,13 +108,12 @@ class Meeting {
     return store_->get_to_str(wanted);
   }
 
-  // As rank 0, waits for all and tells them the verdict: '+' with what each has said, or what is
-  // wrong.
+  // On rank 0: waits for all and stores the verdict: '+' with their entries, or the error.
   std::string gather() {
     std::string verdict = look_for_all();
     store_->set(key("verdict", 0), verdict);
     if (launch_.serves() && !verdict.starts_with('+'))
-      std::this_thread::sleep_for(100 * k_pause);  // the others still want to read it
+      std::this_thread::sleep_for(100 * k_pause);  // so that the others can read it
     return verdict;
   }
 
@@ -122,7 +121,7 @@ class Meeting {
     const auto size = static_cast<std::size_t>(launch_.size);
     std::vector<std::string> said(size);
     std::vector<std::string> answered(size);
-    std::string wrong;  // told when all have come, so that all hear it
+    std::string wrong;  // reported when all are here
     for (;;) {
       std::vector<int> came;
       for (int rank = 0; rank < launch_.size; ++rank) {
@@ -138,7 +137,7 @@ class Meeting {
     }
   }
 
-  // Answers the rank's hello. What it says of itself, if that is there.
+  // Replies to the rank's hello. Returns its entry, if there is one.
   std::string look_for(int rank, std::string& answered, std::string& wrong) {
     if (rank > 0 && store_->check({hello_key(rank)})) {
       const auto number = store_->get_to_str(hello_key(rank));
@@ -176,12 +175,12 @@ Rendezvous meet(const LaunchEnvironment& launch, const std::string& gpu,
     } catch (const CommunicatorError&) {
       throw;
     } catch (const std::exception& error) {
-      throw_not_joined(launch, "no group is served there, or no longer: " + cause_text(error) +
+      throw_not_joined(launch, "no group can be reached there: " + cause_text(error) +
                                    ". Is torchrun, or rank 0, still running there?");
     }
   });
-  // On a thread of its own: a program at that port that takes connections and says nothing, or a
-  // server that was stopped, would hold LibTorch's client, whose reads have no time-out, forever.
+  // On its own thread: LibTorch's client reads without a time-out, so a program there that accepts
+  // connections and never replies, or a stopped server, would block it forever.
   auto result = task.get_future();
   std::thread(std::move(task)).detach();
   if (result.wait_for(timeout + std::chrono::seconds(2)) != std::future_status::ready) {

@@ -30,12 +30,13 @@ struct Rendezvous {
   std::vector<Peer> peers;                // by rank
 };
 
-/// Returns when all ranks have come. CommunicatorError after the time-out, with the ranks that did;
-/// at once if the port is taken, an address cannot be used, or a rank names another WORLD_SIZE.
+/// Returns when all ranks joined. CommunicatorError after the time-out, with the ranks that did; at
+/// once if the port is taken or an address cannot be used; when all are there, but at the latest
+/// after the time-out, if a rank has another WORLD_SIZE.
 [[nodiscard]] Rendezvous meet(const LaunchEnvironment& launch, const std::string& gpu,
                               std::chrono::milliseconds timeout);
 
-/// What an exception of LibTorch's says, without its place in the source and its backtrace.
+/// The message of a LibTorch exception, without source location and backtrace.
 [[nodiscard]] std::string cause_text(const std::exception& error);
 
 }  // namespace use_gpu::detail

@@ -30,7 +30,7 @@ void check_sendable(const char* operation, const at::Tensor& x) {
   }
   if (at::has_internal_overlap(x) == at::MemOverlap::Yes) {
     refuse(operation, x,
-           "holds several elements in one place (expand?), so it cannot be written to. Send its "
+           "has overlapping elements (expand?), so it cannot be written to. Send its "
            "clone().");
   }
 }
@@ -70,10 +70,10 @@ void check_reducible(const at::Tensor& x, ReduceOp how) {
   if (reduction_dtype(x.scalar_type(), how)) return;
   refuse("all_reduce", x,
          how == ReduceOp::mean
-             ? "has no mean of its dtype. Convert it, say to float64, or ask for the sum."
-             : "cannot be reduced like that: sum, min and max take float16, bfloat16, float32, "
-               "float64, uint8 and int8 to int64; sum complex64 and complex128 too; min and max "
-               "bool too.");
+             ? "has a dtype without a mean. Convert it, say to float64, or use sum."
+             : "has an unsupported dtype: sum, min and max take float16, bfloat16, float32, "
+               "float64, uint8 and int8 to int64; sum also takes complex64 and complex128; min "
+               "and max also take bool.");
 }
 
 at::Tensor to_wire(const at::Tensor& x, at::ScalarType dtype, bool through_host) {

@@ -24,11 +24,11 @@ void check_reducible(const at::Tensor& x, ReduceOp how);
 /// The dtype in which values of that dtype are reduced; none where they cannot be.
 [[nodiscard]] std::optional<at::ScalarType> reduction_dtype(at::ScalarType dtype, ReduceOp how);
 
-/// x's values with that dtype, contiguous, on x's device or on the host. x itself, detached, where
-/// it is so already.
+/// x's values with that dtype, contiguous, on x's device or on the host. If x is so already, it is
+/// only detached, not copied.
 [[nodiscard]] at::Tensor to_wire(const at::Tensor& x, at::ScalarType dtype, bool through_host);
 
-/// Writes back into x what has become of to_wire(x).
+/// Copies the changed to_wire(x) back into x.
 void from_wire(const at::Tensor& wire, const at::Tensor& x);
 
 }  // namespace use_gpu::detail

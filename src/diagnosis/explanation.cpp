@@ -27,7 +27,7 @@ std::string described(const ProbedGpu& first, const ProbedGpu& last) {
          (details.empty() ? "" : " (" + details + ")");
 }
 
-// Neighbours of one model and size are named together.
+// Consecutive equal GPUs are listed together.
 std::string described(const std::vector<ProbedGpu>& gpus) {
   std::string list;
   for (auto first = gpus.begin(); first != gpus.end();) {
@@ -65,25 +65,25 @@ std::string no_accelerator(const GpuFacts& facts) {
   const std::size_t cards = facts.report.gpus.size();
   return "This LibTorch was built without CUDA or another accelerator, so no GPU can be used" +
          (cards > 0 ? ", though the driver sees " + counted(cards) : "") +
-         ". Install one built for the GPU (scripts/setup of use_gpu does for NVIDIA's; see "
-         "pytorch.org for others) and build with -DTorch_DIR=<its share/cmake/Torch>.";
+         ". Install one built for the GPU (for NVIDIA's: scripts/setup of use_gpu; "
+         "others: pytorch.org) and build with -DTorch_DIR=<its share/cmake/Torch>.";
 }
 
 // What to do where CUDA cannot count the GPUs that the driver sees.
 const char* remedy(int code) {
   switch (code) {
     case k_cuda_out_of_memory:
-      return "It finds no memory to start with: raise the limit on addresses (`ulimit -v "
-             "unlimited`), end what fills the GPUs (`nvidia-smi`). AddressSanitizer needs "
+      return "It cannot allocate memory: raise the address-space limit (`ulimit -v "
+             "unlimited`) or free GPU memory (`nvidia-smi`). AddressSanitizer needs "
              "ASAN_OPTIONS=protect_shadow_gap=0.";
     case k_cuda_initialization:
-      return "A process that was forked by one which uses CUDA cannot use it: start a new one "
+      return "A process forked from one that uses CUDA cannot use CUDA: start a new one "
              "(exec; in Python the start method \"spawn\"). Otherwise see `sudo dmesg | grep "
              "NVRM`, and "
              "restart the container or the machine.";
     case k_cuda_devices_unavailable:
-      return "They are busy or closed: their compute mode is exclusive and another program has "
-             "them, or it is prohibited. End that program (`nvidia-smi` lists it), or `sudo "
+      return "They are busy or closed: their compute mode is prohibited, or exclusive and another "
+             "program has them. End that program (`nvidia-smi` lists it), or `sudo "
              "nvidia-smi --compute-mode=DEFAULT`.";
     case k_cuda_stub_library:
       return "It is meant for linking and hides the driver's libcuda.so.1: remove its folder "
@@ -145,7 +145,7 @@ std::string no_gpu(const GpuFacts& facts) {
   if (facts.cuda) return no_cuda_gpu(facts, *facts.cuda);
   return "LibTorch was built for " + facts.kind +
          " devices and finds none: " + clipped(facts.error.text, 150) +
-         ". See that the device's driver is installed, that this user or container may open the "
+         ". Check that its driver is installed, that this user or container may open the "
          "device, and that no environment variable hides it.";
 }
 
@@ -162,11 +162,11 @@ std::string trouble(const GpuFacts& facts, const ProbedGpu& ill) {
   }
   if (facts.cuda && ill.error.code == k_cuda_devices_unavailable) {
     return begin +
-           " is busy or closed: its compute mode is exclusive and another program has it, or it is "
-           "prohibited. End that program (`nvidia-smi` lists it), or allow several with `sudo "
+           " is busy or closed: its compute mode is prohibited, or exclusive and another program "
+           "has it. End that program (`nvidia-smi` lists it), or allow several with `sudo "
            "nvidia-smi --compute-mode=DEFAULT`.";
   }
-  return begin + " answers: " + clipped(ill.error.text, 120) +
+  return begin + " reports: " + clipped(ill.error.text, 120) +
          ". Restart the program, and see what else uses the device (`nvidia-smi` for NVIDIA's) "
          "and what its driver logs (`sudo dmesg`).";
 }

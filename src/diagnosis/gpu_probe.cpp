@@ -15,7 +15,7 @@
 namespace use_gpu::detail {
 namespace {
 
-// LibTorch's messages are pages; the first line has the cause.
+// LibTorch's messages are long; line one has the cause.
 std::string first_line(std::string_view text) {
   text = text.substr(0, text.find('\n'));
   return std::string(text.substr(0, text.find_last_not_of(". ") + 1));
@@ -33,7 +33,7 @@ RuntimeError error_of(const Work& work) {
   }
 }
 
-// Ones, because zeros need no kernel: a GPU that this LibTorch has no code for can do those.
+// Ones, because zeros need no kernel and work on GPUs that LibTorch has no code for.
 void compute_on(c10::Device device) {
   static_cast<void>(at::ones({1}, device));
   synchronize(device);
@@ -58,7 +58,7 @@ GpuFacts probe_gpus() {
   if (type) {
     facts.kind = c10::DeviceTypeName(*type, /*lower_case=*/true);
   } else {
-    // libtorch_cpu knows with what it was built, also where libtorch_cuda was not loaded.
+    // libtorch_cpu knows its build options even if libtorch_cuda is not loaded.
     facts.cuda_not_loaded = at::show_config().find("CUDA_VERSION=") != std::string::npos;
   }
   if (type == c10::kCUDA) facts.cuda = probe_cuda();

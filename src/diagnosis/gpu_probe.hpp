@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What LibTorch, CUDA and the driver answer about this machine's GPUs. The explanation is a pure
-// function of these facts, so that tests can play every machine by writing them down.
+// What LibTorch, CUDA and the driver report about this machine's GPUs. The explanation is a pure
+// function of these facts, so that tests can describe any machine.
 #pragma once
 
 #include <use_gpu/gpu_info.hpp>
@@ -13,9 +13,8 @@
 
 namespace use_gpu::detail {
 
-/// The values of cudaError_t for which there is something better to say than CUDA's own words. They
-/// are spelled here because the decision is also compiled where there is no CUDA;
-/// gpu_probe_cuda.cpp checks them.
+/// The values of cudaError_t with a more helpful text than CUDA's own. Repeated here because the
+/// explanation is also compiled without CUDA; gpu_probe_cuda.cpp checks them.
 enum CudaError : int {
   k_cuda_out_of_memory = 2,
   k_cuda_initialization = 3,
@@ -33,7 +32,7 @@ enum CudaError : int {
 
 // Members have initializers so that a test names only those that matter to it.
 
-/// The runtime's own words in one line, empty if all is well, and its number if it gave one.
+/// The runtime's error text in one line, empty on success, and its code if there is one.
 struct RuntimeError {
   std::string text = {};
   int code = 0;
@@ -46,13 +45,13 @@ struct ProbedGpu {
   /// "NVIDIA H200, compute capability 9.0"; empty where not known.
   std::string model = {};
   std::optional<std::uint64_t> memory_bytes = {};
-  /// What came of one small operation on it.
+  /// From one small operation on it.
   RuntimeError error = {};
 };
 
-/// What CUDA itself says.
+/// CUDA's own report.
 struct CudaFacts {
-  /// What came of counting the devices.
+  /// From counting the devices.
   RuntimeError error = {};
   /// The newest CUDA that the driver runs, e.g. "12.4"; empty if there is no driver.
   std::string driver_version = {};
@@ -67,7 +66,7 @@ struct GpuFacts {
   /// LibTorch has no accelerator, although it was built for CUDA.
   bool cuda_not_loaded = false;
   std::vector<ProbedGpu> gpus = {};
-  /// What came of using the first GPU where there is none; CUDA's answer is in `cuda`.
+  /// From using the first GPU if none was counted; for CUDA see `cuda`.
   RuntimeError error = {};
   /// Present where the kind is NVIDIA's.
   std::optional<CudaFacts> cuda = {};
@@ -76,7 +75,7 @@ struct GpuFacts {
   std::optional<std::string> visible_devices = {};
 };
 
-/// Asks everyone. Runs one small operation on every GPU and waits for it.
+/// Collects all facts; runs one small operation on every GPU and waits.
 [[nodiscard]] GpuFacts probe_gpus();
 
 }  // namespace use_gpu::detail

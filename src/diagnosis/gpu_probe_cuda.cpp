@@ -19,8 +19,8 @@ static_assert(k_cuda_system_not_ready == int{cudaErrorSystemNotReady});
 static_assert(k_cuda_compat_not_supported == int{cudaErrorCompatNotSupportedOnDevice});
 static_assert(k_cuda_unknown == int{cudaErrorUnknown});
 
-// The answer of a call to CUDA. CUDA also remembers an error for whoever asks next, and that would
-// be LibTorch, after the program's next kernel.
+// The result of a CUDA call. Clears CUDA's last error, which LibTorch would otherwise read after
+// the program's next kernel.
 cudaError_t answer(cudaError_t code) {
   if (code != cudaSuccess) static_cast<void>(cudaGetLastError());
   return code;

@@ -9,9 +9,8 @@
 namespace use_gpu {
 namespace {
 
-// All factories that take a device and no tensor; from_file's memory is the host's, and what
-// LibTorch creates for itself only (_cudnn_init_dropout_state, _make_dep_token) it creates where it
-// must.
+// All factories that take a device and no tensor, except from_file (its memory is the host's) and
+// LibTorch's internal ones (_cudnn_init_dropout_state, _make_dep_token).
 // clang-format off: several names to a line
 constexpr const char* k_factories[] = {
     "_efficientzerotensor",
@@ -74,8 +73,8 @@ constexpr const char* k_factories[] = {
 };
 // clang-format on
 
-// Operations with tensors whose kernels on CUDA make others, the seed of their dropout, that name no
-// device and are read on the host.
+// Operations whose CUDA kernels create a tensor without a device, the dropout seed, and read it on
+// the host.
 constexpr const char* k_with_host_tensors[] = {
     "_cudnn_attention_forward",
     "_efficient_attention_forward",

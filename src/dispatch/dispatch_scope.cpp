@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Registers that operations without a kernel on our key go on as if it were not there. This must
-// exist once in a process (LibTorch refuses a second fallback): hence a library that is always shared.
+// Registers a fallthrough: operations without a kernel on our key ignore it. This must exist once
+// in a process (LibTorch refuses a second fallback), so the library is always shared.
 #include "dispatch/dispatch_scope.hpp"
 
 #include <c10/core/impl/LocalDispatchKeySet.h>

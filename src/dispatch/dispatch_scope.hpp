@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
 // The one mechanism behind TransferLedger, TransferGuard, AllowTransfers and DefaultDeviceGuard.
-// Kernels on the dispatch key DeferredInit, which LibTorch declares for out-of-tree use and uses
-// for nothing, run before those of autograd and of the devices, may throw, and may change
-// arguments. The key is switched on for a thread while a scope with something to do is open;
-// without one it costs nothing.
+// Kernels on the dispatch key DeferredInit, which LibTorch reserves for out-of-tree use, run before
+// those of autograd and of the devices, may throw, and may change arguments. The key is switched on
+// for a thread while a scope with something to do is open; without one it costs nothing.
 //
-// The settings are carried in ThreadLocalDebugInfo, which LibTorch hands on, with the key,
-// to the threads of a backward pass, and at::ThreadLocalState to any thread.
+// The settings are in ThreadLocalDebugInfo. LibTorch passes it, with the key, to the threads of a
+// backward pass; at::ThreadLocalState passes it to any thread.
 #pragma once
 
 #include <c10/core/DispatchKeySet.h>
@@ -21,7 +20,7 @@
 
 namespace use_gpu::detail {
 
-/// What a ledger counts; from several threads at once in a backward pass.
+/// The counts of a ledger; backward passes add from several threads.
 struct TransferCounts {
   struct Direction {
     std::atomic<std::int64_t> copies = 0;
@@ -31,7 +30,7 @@ struct TransferCounts {
   std::atomic<std::int64_t> item_reads = 0;
 };
 
-/// The merged settings of a thread's open scopes. Never changed, but replaced by an inner scope's.
+/// The merged settings of a thread's open scopes. Immutable; an inner scope replaces them.
 struct DispatchState {
   TransferPolicy policy{OnTransfer::allow, OnTransfer::allow, OnTransfer::allow};
   std::vector<std::shared_ptr<TransferCounts>> ledgers;

@@ -31,8 +31,8 @@ TransferDirection direction(c10::Device from, c10::Device to) {
   return to.is_cpu() ? TransferDirection::device_to_host : TransferDirection::device_to_device;
 }
 
-// What travels: LibTorch expands a source to its target's shape before it sends it, converts it to
-// the target's dtype before it leaves for a device, and after it has come to the host.
+// The bytes sent: LibTorch expands a source to its target's shape before the copy, and converts it
+// to the target's dtype before a copy to a device, but after a copy to the host.
 std::size_t bytes_sent(const at::Tensor& target, const at::Tensor& source) {
   if (target.layout() != c10::kStrided || source.layout() != c10::kStrided)
     return detail::bytes_of(source);
@@ -90,8 +90,8 @@ void count_reads(int reads) {
   for (const auto& ledger : detail::DispatchState::current().ledgers) ledger->item_reads += reads;
 }
 
-// The kernels on the key. They judge before anything happens, count after it has, and switch the
-// key off in between: what a transfer does inside is part of it.
+// The kernels on the key. They check the policy first, count at the end, and switch the key off in
+// between: nested operations are part of the transfer.
 
 at::Tensor& copy_(c10::DispatchKeySet keys, at::Tensor& self, const at::Tensor& source,
                   bool non_blocking) {
@@ -121,9 +121,8 @@ bool is_on_device(const at::Tensor& x) { return x.defined() && is_transfer(x.dev
   return value;
 }
 
-// A number on the CPU is read with some 600 instructions in all; asking the dispatcher once more
-// would add a sixth. So, where nothing but autograd, which does nothing here, stands in between, it
-// is not asked.
+// Reading a number on the CPU takes about 600 instructions; one more dispatch would add a sixth. So
+// it is skipped if only autograd, which does nothing here, is in between.
 constexpr c10::DispatchKeySet k_plain_cpu{c10::DispatchKey::CPU, c10::DispatchKey::AutogradCPU,
                                           c10::DispatchKey::ADInplaceOrView,
                                           c10::DispatchKey::BackendSelect};
@@ -152,14 +151,14 @@ constexpr const char* k_reading_operations[] = {
 };
 // clang-format on
 
-// Whether two tensors are the same memory, so that LibTorch knows without looking that they are equal.
+// Whether two tensors share one memory, so LibTorch knows without reading that they are equal.
 bool is_same_memory(const at::Tensor& a, const at::Tensor& b) {
   return a.has_storage() && b.has_storage() && a.is_alias_of(b) &&
          a.storage_offset() == b.storage_offset() && a.strides() == b.strides() &&
          a.dtype() == b.dtype() && a.is_conj() == b.is_conj() && a.is_neg() == b.is_neg();
 }
 
-// How many values such a kernel reads. tests/ledger_truth_test.cpp asks LibTorch's own.
+// How many values such a kernel reads. tests/ledger_truth_test.cpp checks this.
 int reads_of(const std::string& name, c10::ArrayRef<c10::IValue> arguments) {
   const at::Tensor& self = arguments[0].toTensor();
   if (name == "nonzero" || name == "masked_select" || self.is_nested()) return 1;

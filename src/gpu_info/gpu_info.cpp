@@ -11,7 +11,7 @@
 namespace use_gpu {
 namespace {
 
-// What the driver says may hold any byte. In a table only ASCII is shown, so that a byte is a column.
+// The driver's texts may have any byte. The table shows only ASCII, so that a byte is a column.
 std::string ascii(std::string text) {
   std::ranges::replace_if(
       text, [](char c) { return c < 0x20 || c > 0x7e; }, '?');

@@ -13,7 +13,7 @@ struct Explanation {
   const char* remedy;
 };
 
-// The codes for which there is something better to say than the driver's own words.
+// The codes with a more helpful text than the driver's own.
 Explanation explanation(nvmlReturn_t code, const char* words) {
   switch (code) {
     case NVML_ERROR_DRIVER_NOT_LOADED:
@@ -33,7 +33,7 @@ Explanation explanation(nvmlReturn_t code, const char* words) {
     case NVML_ERROR_OPERATING_SYSTEM:
     case NVML_ERROR_UNKNOWN:
       return {"the operating system blocks its devices, or the driver failed",
-              "Restart the container if this is one: it loses its GPUs when the host reloads "
+              "Restart the container, if any: it loses its GPUs when the host reloads "
               "systemd. Else see `sudo dmesg | grep NVRM`, and reboot."};
     case NVML_ERROR_GPU_NOT_FOUND:
       return {

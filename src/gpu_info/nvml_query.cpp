@@ -9,9 +9,9 @@
 namespace use_gpu::detail {
 namespace {
 
-constexpr unsigned k_longest_text = 1024;  // more than NVML asks for, for any of its texts
+constexpr unsigned k_longest_text = 1024;  // more than NVML needs for any text
 
-// A text that the driver wrote. One that fills its buffer need not be terminated.
+// The driver's text. One that fills the buffer may lack a terminator.
 template <std::size_t size>
 std::string text(const char (&buffer)[size]) {
   return {buffer, strnlen(buffer, size)};
@@ -23,8 +23,7 @@ std::string process_name(const Nvml& nvml, unsigned pid) {
   return code == NVML_SUCCESS ? text(name) : std::string();
 }
 
-// Adds the processes of one of NVML's lists. `ask` calls `list` for the GPU; false if it has no
-// answer.
+// Adds the processes of one of NVML's lists. `ask` calls `list` for the GPU; false if that fails.
 template <class Process, class List, class Ask>
 bool add_processes(GpuInfo& gpu, const Nvml& nvml, const Ask& ask, const List& list) {
   std::vector<Process> listed(128);
@@ -49,9 +48,9 @@ bool add_processes(GpuInfo& gpu, const Nvml& nvml, const Ask& ask, const List& l
 }
 
 void add_processes(GpuInfo& gpu, const Nvml& nvml, const auto& ask) {
-  // The lists' third version is left alone: drivers 535.43 to 535.86 fill it with larger structures
-  // than nvml.h declares. The second has one layout since driver 450; the first serves those
-  // before.
+  // Version 3 of the lists is not used: drivers 535.43 to 535.86 fill it with larger structures
+  // than nvml.h declares. Version 2 has one layout since driver 450; version 1 is for older
+  // drivers.
   const auto add = [&](const auto& list, const auto& older_list) {
     add_processes<nvmlProcessInfo_v2_t>(gpu, nvml, ask, list) ||
         add_processes<nvmlProcessInfo_v1_t>(gpu, nvml, ask, older_list);
@@ -77,8 +76,8 @@ void add_memory(GpuInfo& gpu, const Nvml& nvml, const auto& ask) {
   }
 }
 
-// Adds GPU `index` with all that it answers. A field that it does not offer is nothing to worry
-// about; a GPU that is ill is, and the report's problem becomes the first of those.
+// Adds GPU `index` with all values that it reports. A missing value is normal. A lost GPU, or one
+// that needs a reset, is a problem; the report keeps the first.
 void add_gpu(GpuReport& report, const Nvml& nvml, unsigned index) {
   GpuInfo& gpu = report.gpus.emplace_back();
   gpu.index = static_cast<int>(index);
@@ -111,7 +110,7 @@ void add_gpu(GpuReport& report, const Nvml& nvml, unsigned index) {
       gpu.temperature_celsius = static_cast<int>(number);
     }
     if (offers(USE_GPU_NVML(nvml, nvmlDeviceGetPowerUsage), &number)) {
-      gpu.power_watts = number / 1000.0;  // NVML says milliwatts
+      gpu.power_watts = number / 1000.0;  // from milliwatts
     }
     if (offers(USE_GPU_NVML(nvml, nvmlDeviceGetEnforcedPowerLimit), &number)) {
       gpu.power_limit_watts = number / 1000.0;

@@ -9,7 +9,7 @@
 
 namespace use_gpu::detail {
 
-/// query_gpus(), from that library: the driver's, or one that plays it in a test.
+/// query_gpus(), from that library: the driver's, or a fake one in a test.
 [[nodiscard]] GpuReport query_gpus_from(const std::string& library);
 
 }  // namespace use_gpu::detail

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The only source that sees spdlog, and it sees no LibTorch: the fmt that Debian's spdlog uses and the one that
-// LibTorch bundles cannot be seen by one source.
+// The only source that includes spdlog; it includes no LibTorch, because the fmt of Debian's spdlog
+// and LibTorch's own fmt conflict in one source.
 #include <use_gpu/log.hpp>
 
 #include <spdlog/sinks/stdout_color_sinks.h>
@@ -28,8 +28,8 @@ spdlog::level::level_enum to_spdlog(LogLevel level) {
   return spdlog::level::off;
 }
 
-// A logger of our own, not in spdlog's registry, so that the user's loggers and ours do not meet.
-// Never destroyed: objects that outlive main() may still log.
+// A logger of our own, not in spdlog's registry, so that it cannot clash with the user's. Never
+// destroyed: objects that outlive main() may still log.
 spdlog::logger& logger() {
   static auto* const instance = [] {
     auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();

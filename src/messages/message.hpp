@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What every message of this library is made with: texts cut to a length, and user input quoted so
-// that a megabyte, a NUL or an escape sequence cannot spoil the terminal that shows it.
+// Helpers for messages. They limit the length of a text and escape user input, so that a megabyte,
+// a NUL or an escape sequence cannot corrupt the terminal.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace use_gpu::detail {
 
-/// Of an error's message, and of any other text for a person, in bytes.
+/// The limit for error messages and other texts for users, in bytes.
 constexpr std::size_t k_longest_message = 400;
 
 /// The text, cut to at most `most` bytes and then ending in "...", never inside a UTF-8 character.
@@ -21,7 +21,7 @@ std::string clipped(std::string_view text, std::size_t most);
 /// The text in double quotes, unprintable bytes as \xNN, clipped to about 40 characters.
 std::string in_quotes(std::string_view text);
 
-/// The text with "?" for each control character, which could spoil the terminal that shows it.
+/// The text with "?" for each control character, to protect the terminal.
 std::string printable(std::string text);
 
 /// Ascending numbers in short: "0, 2 to 5". "none" for none.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // LibTorch warns on stderr when it counts GPUs and the driver is too old, and when a GPU is first
-// used. Where this library only asks, that is debug output.
+// used. In queries these are debug output.
 #pragma once
 
 #include <c10/util/Exception.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The tables that this library prints: columns as wide as their widest cell, two spaces apart, a
-// column whose cells are all numbers, or empty, to the right.
+// The tables that this library prints: columns as wide as their widest cell, two spaces apart.
+// Columns with only numbers are right-aligned.
 #pragma once
 
 #include <iosfwd>

@@ -15,7 +15,7 @@ DataSwap::~DataSwap() {
   for (const auto& [tensor, before] : swapped_) {
     try {
       tensor.set_data(before);
-    } catch (const std::exception& error) {  // maybe for want of memory: no text is put together
+    } catch (const std::exception& error) {  // possibly out of memory: build no text
       log_message(LogLevel::error, "a failed move to another device could not be undone, because:");
       log_message(LogLevel::error, error.what());
     }

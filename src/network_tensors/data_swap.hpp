@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Gives tensors other data, on another device maybe; each keeps its identity. All goes back unless
-// commit() is reached.
+// Gives tensors new data, possibly on another device; each keeps its identity. Undone unless
+// commit() is called.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,8 +12,8 @@
 
 namespace use_gpu::detail {
 
-/// A copy of x to be its data on that device: made in inference mode if x was, and only then, as
-/// otherwise later writes or reads would be refused.
+/// A copy of x's data on that device, made in inference mode exactly if x was: otherwise LibTorch
+/// would refuse later writes or reads.
 [[nodiscard]] at::Tensor data_on(c10::Device device, const at::Tensor& x);
 
 class DataSwap {
@@ -27,7 +27,7 @@ class DataSwap {
   void commit() noexcept { swapped_.clear(); }
 
  private:
-  std::vector<std::pair<at::Tensor, at::Tensor>> swapped_;  // and what it had before
+  std::vector<std::pair<at::Tensor, at::Tensor>> swapped_;  // tensor, old data
 };
 
 }  // namespace use_gpu::detail

@@ -28,7 +28,7 @@ std::int64_t bytes_in(at::TensorList tensors, const Bucket& bucket) {
   return bytes;
 }
 
-// Not every device can concatenate every dtype, but each can bytes. A view where x is contiguous.
+// Not every device can concatenate every dtype, but all can do bytes. A view if x is contiguous.
 at::Tensor as_bytes(const at::Tensor& x) {
   return x.detach().resolve_conj().resolve_neg().contiguous().flatten().view(at::kByte);
 }
@@ -37,8 +37,8 @@ at::Tensor empty_bytes(std::int64_t bytes, c10::Device device, bool pinned = fal
   return at::empty({bytes}, at::TensorOptions(at::kByte).device(device).pinned_memory(pinned));
 }
 
-// What bytes pass through between host and device: pinned memory, from which CUDA copies several
-// times faster. Ordinary memory elsewhere, so that the same code runs on every device.
+// The buffer between host and device: pinned memory, from which CUDA copies several times faster.
+// Ordinary memory elsewhere, so that the same code runs on every device.
 at::Tensor staging_for(c10::Device device, std::int64_t bytes) {
   return empty_bytes(std::min(bytes, k_bucket_bytes), at::kCPU, /*pinned=*/device.is_cuda());
 }
@@ -53,8 +53,8 @@ void transfer(const at::Tensor& to, const at::Tensor& from, const at::Tensor& st
   }
 }
 
-// In place, on one device or between any two. LibTorch shares a copy on the CPU among threads that
-// wait for each other actively, which on a busy machine took ten times as long as one thread alone.
+// In place, on one device or between any two. LibTorch splits a copy on the CPU among threads that
+// busy-wait for each other; on a busy machine this took ten times as long as one thread.
 void write_to(const at::Tensor& target, const at::Tensor& value) {
   const auto is_plain = [](const at::Tensor& x) {
     return x.is_cpu() && x.is_contiguous() && !x.is_conj() && !x.is_neg();
@@ -69,14 +69,14 @@ void write_to(const at::Tensor& target, const at::Tensor& value) {
   target.unsafeGetTensorImpl()->bump_version();  // autograd sees writes by copy_ only
 }
 
-// Whether the values can be transferred right into the memory of their target.
+// Whether the values can be copied directly into their target's memory.
 bool is_straight(const std::vector<at::Tensor>& targets) {
   return targets.size() == 1 && targets.front().is_contiguous() && !targets.front().is_conj() &&
          !targets.front().is_neg();
 }
 
-// A bucket on its way from the host to a device. All that it needs is there before it is sent:
-// running out of memory half-way would leave some targets with the old values.
+// The copy of a bucket from the host to a device. Its memory is allocated before it starts: running
+// out of memory half-way would leave some targets with the old values.
 class Load {
  public:
   Load(std::vector<at::Tensor> targets, const std::vector<at::Tensor>& values,
@@ -96,7 +96,7 @@ class Load {
   void send() const {
     if (values_.size() == 1) {
       transfer(landing_, values_.front(), staging_);
-    } else {  // of at most the size of the staging memory
+    } else {  // they fit into the staging memory
       auto together = staging_.narrow(0, 0, landing_.numel());
       at::cat_out(together, values_);
       landing_.copy_(together);
@@ -111,7 +111,7 @@ class Load {
   std::vector<at::Tensor> values_;  // bytes, on the host
   at::Tensor staging_;              // on the host
   at::Tensor landing_;              // bytes on the device: the target's own memory, if straight
-  std::vector<at::Tensor> pieces_;  // of it, like the targets; none, if straight
+  std::vector<at::Tensor> pieces_;  // views of landing_; empty if straight
 };
 
 }  // namespace
@@ -172,7 +172,7 @@ std::vector<at::Tensor> gather_to_host(at::TensorList tensors) {
     }
     const auto flat = flatten(group).view(at::kByte);
     const auto staging = staging_for(device, flat.numel());
-    const bool is_alone = bucket.size() == 1;  // and maybe larger than the staging memory
+    const bool is_alone = bucket.size() == 1;  // may be larger than the staging memory
     const auto copy = is_alone ? empty_bytes(flat.numel(), at::kCPU) : staging;
     if (is_alone) {
       transfer(copy, flat, staging);
@@ -197,7 +197,7 @@ void write_with_retry(c10::function_ref<void()> write) {
   }
   try {
     at::accelerator::emptyCache();
-  } catch (const c10::Error&) {  // there is no accelerator, or none that keeps memory
+  } catch (const c10::Error&) {  // no accelerator, or one without a cache
   }
   write();
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Many small tensors as few large ones: a transfer takes 10 us however small it is, so a thousand
-// parameters should not travel alone. Of values, not of autograd: callers switch that off.
+// Many small tensors as few large ones: a transfer takes at least 10 us, so a thousand parameters
+// should not be sent one by one. For values only: callers switch autograd off.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -29,19 +29,18 @@ using Bucket = std::vector<std::size_t>;
 /// Views of `flat` with the shapes of `like`: the reverse of flatten.
 [[nodiscard]] std::vector<at::Tensor> unflatten(const at::Tensor& flat, at::TensorList like);
 
-/// The tensors in host memory, contiguous, in few transfers; waits for them. What is there already
-/// is not copied; what is copied has memory of its own.
+/// The tensors in host memory, contiguous, in few transfers; waits for them. Contiguous host
+/// tensors are not copied; copies have their own memory.
 [[nodiscard]] std::vector<at::Tensor> gather_to_host(at::TensorList tensors);
 
-/// Does a write that would leave some tensors with old values if it stopped half-way. If the device
-/// refuses it, LibTorch's cached memory is released (a kernel that is launched for the first time
-/// needs some of the device's) and the whole write is done once more. What it throws then passes:
-/// the device is lost, and its values with it.
+/// Runs a write that must not stop half-way: some tensors would keep old values. If it fails,
+/// LibTorch's cached memory is released (the first launch of a kernel needs device memory) and the
+/// whole write is repeated. A second error is passed on: the device and its values are lost.
 void write_with_retry(c10::function_ref<void()> write);
 
-/// Writes each value into the target at its place, which has its dtype and shape: in place, in few
-/// transfers from host memory. Allocates before it writes, so that running out of memory on a
-/// device changes nothing; each write is one with retry.
+/// Writes values[i] into targets[i], which has its dtype and shape: in place, in few transfers from
+/// host memory. Allocates before it writes, so that running out of memory on a device changes
+/// nothing; uses write_with_retry.
 void scatter(at::TensorList values, at::TensorList targets);
 
 }  // namespace use_gpu::detail

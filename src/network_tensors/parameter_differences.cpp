@@ -29,7 +29,7 @@ std::string difference(const at::Tensor& target, const at::Tensor& value) {
            " was given";
   }
   if (at::has_internal_overlap(target) == at::MemOverlap::Yes)
-    return "overlaps itself, as expand() makes it";
+    return "overlaps itself (by expand()?)";
   return {};
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Why a value cannot be read from, or written to, a network, in words; and the error that lists
-// them all.
+// Texts for why a value cannot be read from, or written to, a network; and the error that lists
+// them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,7 +11,7 @@
 
 namespace use_gpu::detail {
 
-/// One text for each name, which it begins with.
+/// One text per name; it starts with that name.
 using Differences = std::vector<std::string>;
 
 /// Why x's values cannot be copied as they are: "not dense". Empty if they can.
@@ -21,11 +21,10 @@ using Differences = std::vector<std::string>;
 /// can.
 [[nodiscard]] std::string difference(const at::Tensor& target, const at::Tensor& value);
 
-/// ParameterError, with the control characters that names from a file may have made visible as "?".
+/// ParameterError; control characters, which names from a file may contain, become "?".
 [[noreturn]] void throw_parameter_error(const std::string& message, Differences differences = {});
 
-/// ParameterError with all differences, of which its what() shows as many as fit; nothing if there
-/// are none.
+/// Throws ParameterError with all differences, if there are any; what() shows as many as fit.
 void throw_if_any(const std::string& what, Differences differences);
 
 }  // namespace use_gpu::detail

@@ -70,7 +70,7 @@ void check_distinct(std::string_view function, const std::vector<torch::nn::Modu
     const auto [found, is_new] = seen.emplace(nets[i], i);
     if (is_new) continue;
     throw ArgumentError(std::string(function) + ": " + replica_name(found->second) + " and " +
-                        replica_name(i) + " are the same module; each must be one of its own.");
+                        replica_name(i) + " are the same module; each needs its own.");
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Whether several networks are the same but for their values, as replicas must be.
+// Whether several networks differ only in their values, as replicas must.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@
 
 namespace use_gpu::detail {
 
-/// Parameters and buffers that are defined; submodules too, since they have a training mode, as
-/// undefined tensors.
+/// Defined parameters and buffers; and submodules, as undefined tensors, since they have a training
+/// mode.
 [[nodiscard]] NamedTensors structure_of(const torch::nn::Module& net);
 
 /// How the others differ from the first: in names, dtypes, shapes, and in what is tied. `missing`

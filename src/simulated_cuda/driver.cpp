@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Stands for NVIDIA's driver (libcuda.so.1): the functions that LibTorch links to. The runtime does
-// not need it; LibTorch asks it which contexts exist, and loads kernels that it compiled itself,
-// which is refused.
+// Replaces NVIDIA's driver (libcuda.so.1): the functions that LibTorch links to. The runtime does
+// not need it; LibTorch queries its contexts, and uses it to load kernels that it compiled, which
+// is refused.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
@@ -10,7 +10,7 @@
 
 namespace {
 
-// All devices share one context, which nobody looks into.
+// All devices share one context, which is never read.
 CUcontext context() {
   static char place;
   return reinterpret_cast<CUcontext>(&place);
@@ -43,14 +43,14 @@ CUresult cuDeviceGet(CUdevice* device, int ordinal) {
   return CUDA_SUCCESS;
 }
 
-// Nothing that a driver offers beyond the runtime: virtual memory, fabric, multicast ...
+// No driver features beyond the runtime: virtual memory, fabric, multicast ...
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute, CUdevice) {
   *value = 0;
   return CUDA_SUCCESS;
 }
 
-// In a dry run it is only asked for when LibTorch is about to compile a kernel, as it does for
-// elementwise operations on complex numbers. That needs a real GPU.
+// In a dry run LibTorch calls this only before it compiles a kernel, as for elementwise operations
+// on complex numbers. That needs a real GPU.
 CUresult cuCtxGetCurrent(CUcontext* current) {
   if (simulated_cuda_is_dry_run()) return CUDA_ERROR_NOT_SUPPORTED;
   *current = simulated_cuda_thread_has_context() ? context() : nullptr;

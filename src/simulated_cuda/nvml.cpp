@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Stands for NVML (libnvidia-ml.so.1), what nvidia-smi asks: the simulated GPUs as cards. It does
-// not honour CUDA_VISIBLE_DEVICES, and knows the memory and the processes of this process alone,
-// since simulated GPUs are not shared. What a simulated card has no value for (temperature, power)
-// it does not offer.
+// Replaces NVML (libnvidia-ml.so.1), which nvidia-smi uses: shows the simulated GPUs as cards. Like
+// NVML it ignores CUDA_VISIBLE_DEVICES. It knows only this process and its memory, since simulated
+// GPUs are not shared. Values that a simulated card lacks (temperature, power) are not offered.
 #define NVML_NO_UNVERSIONED_FUNC_DEFS
 #include <cuda_runtime_api.h>
 #include <nvml.h>
@@ -19,7 +18,7 @@
 
 namespace {
 
-// A handle is a place in this array; nobody looks at what is there.
+// A handle is an address in this array, which is never read.
 char cards[16];
 
 nvmlDevice_t handle_of(int card) { return reinterpret_cast<nvmlDevice_t>(cards + card); }

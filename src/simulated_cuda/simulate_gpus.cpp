@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Starts a program on simulated GPUs: it preloads the libraries that stand for CUDA's runtime, the
-// driver and NVML, says by the environment what they shall show, and becomes the program.
+// Starts a program on simulated GPUs: it preloads the libraries that replace CUDA's runtime, the
+// driver and NVML, configures them by the environment, and executes the program.
 #include <unistd.h>
 
 #include <cerrno>
@@ -34,7 +34,7 @@ Runs a program that uses LibTorch, in C++ or Python, on COUNT simulated CUDA GPU
 cuda:1 ... Values are the CPU's; times say nothing. The exit status is the program's.
 
   --memory SIZE  the memory of each GPU, as in 1GiB or 512MiB (default: 8GiB; 16 MiB of it are reserved)
-  --summary      prints when a process ends what it asked its GPUs to do, to stderr
+  --summary      when a process ends, prints its GPU activity to stderr
   --dry-run      launches and counts LibTorch's own CUDA kernels; values are unspecified
   --help         prints this
 
@@ -89,13 +89,13 @@ std::filesystem::path library_folder() {
        (here / "simulated_cuda").string() + " has " SIMULATED_CUDA_RUNTIME);
 }
 
-// LD_PRELOAD for the program: our libraries, then what was there but for those of another
+// LD_PRELOAD for the program: our libraries, then the old ones except those of another
 // simulate_gpus.
 std::string preloads() {
   const std::string folder = library_folder();
   if (folder.find_first_of(" :") != std::string::npos) {
     stop("its libraries are in \"" + folder +
-         "\", and a preloaded library's path may have no space or colon");
+         "\", and a preloaded library's path must not contain a space or a colon");
   }
   std::string list;
   for (const char* library : {SIMULATED_CUDA_RUNTIME, "libcuda.so.1", "libnvidia-ml.so.1"}) {

@@ -17,12 +17,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where the chain of symbolic links leads, be there a file or not.
+// The end of the chain of symbolic links; it need not exist.
 fs::path followed(fs::path file) {
   constexpr int k_most_links = 40;  // Linux's own limit
   std::error_code ignored;          // what cannot be asked now cannot be written later
   for (int links = 0; fs::is_symlink(fs::symlink_status(file, ignored)); ++links) {
-    if (links == k_most_links) throw std::runtime_error("it is a circle of symbolic links");
+    if (links == k_most_links) throw std::runtime_error("it is a loop of symbolic links");
     file = file.parent_path() / fs::read_symlink(file);
   }
   return file;
@@ -39,14 +39,14 @@ std::optional<mode_t> mode_of(const fs::path& file) {
   return status.st_mode & mode_t{07777};
 }
 
-// Of a length of its own: a file with the longest possible name can be written too.
+// Of fixed length, so that a file with the longest possible name works too.
 fs::path temporary_name(const fs::path& folder) {
   std::random_device random;
   return folder /
          (".use_gpu-" + std::to_string(random()) + '-' + std::to_string(random()) + ".tmp");
 }
 
-// A new file that is removed again unless it gets its name.
+// A new file that is removed unless move_to() succeeds.
 class TemporaryFile {
  public:
   explicit TemporaryFile(const fs::path& folder)
@@ -71,7 +71,7 @@ class TemporaryFile {
     }
   }
 
-  // Only what is on the disk may get the name: else a power cut could leave an empty file under it.
+  // Flush before the rename: otherwise a power cut could leave an empty file with that name.
   void move_to(const fs::path& file) {
     if (::fsync(opened_.get()) != 0) throw_errno("flushing it to the disk");
     opened_.close();
@@ -84,7 +84,7 @@ class TemporaryFile {
   FileDescriptor opened_;
 };
 
-// The rename itself is on the disk when the folder is.
+// Flushing the folder makes the rename durable.
 void flush_folder(const fs::path& folder) {
   const FileDescriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC),
                               "opening its folder");

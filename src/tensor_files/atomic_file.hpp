@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Writing a file so that at every moment, and after every failure, the old one or the new one is
-// there.
+// Replaces a file atomically: at any time, and after any failure, it is the old one or the new one.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +11,8 @@ namespace use_gpu::detail {
 
 /// Writes the parts, one after the other, to a temporary file in the same folder, and moves it to
 /// `file` when it is on the disk. An existing file keeps its mode; symbolic links are followed.
-/// std::runtime_error, and no temporary file is left, if that fails or if `file` is something else
-/// than a regular file; where only the last step fails, flushing the folder, the new file is there.
+/// std::runtime_error, and no temporary file is left, if that fails or if `file` exists and is not
+/// a regular file. If only the last step fails, flushing the folder, the new file exists.
 void write_atomically(const std::filesystem::path& file,
                       std::span<const std::span<const std::byte>> parts);
 

@@ -19,7 +19,7 @@ namespace use_gpu::detail {
 
 class FileDescriptor {
  public:
-  /// Takes what open() answered. std::system_error if that is an error.
+  /// Takes the result of open(). std::system_error if it is an error.
   FileDescriptor(int fd, const char* action) : fd_(fd) {
     if (fd_ < 0) throw_errno(action);
   }
@@ -31,7 +31,7 @@ class FileDescriptor {
 
   [[nodiscard]] int get() const noexcept { return fd_; }
 
-  /// For files that were written: some file systems report only here that they could not.
+  /// For files that were written: some file systems report write errors only here.
   void close() {
     if (::close(std::exchange(fd_, -1)) != 0) throw_errno("closing it");
   }

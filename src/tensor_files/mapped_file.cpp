@@ -12,11 +12,11 @@
 namespace use_gpu::detail {
 
 MappedFile::MappedFile(const std::filesystem::path& file) {
-  // O_NONBLOCK: opening a pipe must not wait for someone who writes to it.
+  // O_NONBLOCK: opening a pipe must not wait for a writer.
   const FileDescriptor opened(::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC),
                               "opening it");
   struct stat status {};
-  if (::fstat(opened.get(), &status) != 0) throw_errno("asking for its size");
+  if (::fstat(opened.get(), &status) != 0) throw_errno("reading its size");
   if (!S_ISREG(status.st_mode)) throw std::runtime_error("it is not a regular file");
   const auto size = static_cast<std::size_t>(status.st_size);
   if (size == 0) return;  // cannot be mapped
@@ -27,7 +27,7 @@ MappedFile::MappedFile(const std::filesystem::path& file) {
 }
 
 MappedFile::~MappedFile() {
-  // munmap does not change the memory, but takes a pointer that might.
+  // munmap does not change the memory, but takes a non-const pointer.
   if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// A file's bytes as memory, without reading them into a second place.
+// A file's bytes as memory, mapped without a copy.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ class MappedFile {
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
 
-  /// Valid as long as this object; ends the program if another one truncates the file.
+  /// Valid while this object lives; reading is fatal if the file was truncated.
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return bytes_; }
 
  private:

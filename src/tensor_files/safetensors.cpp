@@ -112,7 +112,7 @@ void check_checksums(const std::map<std::string, std::string>& metadata,
     fail("it has a checksum of a tensor that is not there");
 }
 
-// Another byte than these in a C++ bool is undefined behaviour.
+// Any byte but 0 and 1 in a bool is undefined behaviour.
 void check_bools(const std::vector<StoredTensor>& tensors) {
   for (const auto& x : tensors) {
     if (x.dtype == "BOOL" &&
@@ -129,7 +129,7 @@ std::vector<StoredTensor> parse_safetensors(Bytes file) {
   if (file.size() < k_length_bytes) fail("it is too short for a safetensors file");
   std::memcpy(&length, file.data(), k_length_bytes);
   if (length > k_most_header_bytes)
-    fail("it is no safetensors file (torch.save writes another format), or its begin is damaged");
+    fail("it is no safetensors file (torch.save writes another format), or its start is damaged");
   if (length > file.size() - k_length_bytes)
     fail("its header is cut off: is it a safetensors file?");
   const auto body = file.subspan(k_length_bytes);
@@ -147,7 +147,7 @@ SafetensorsParts make_safetensors(std::vector<StoredTensor> tensors) {
   };
   std::stable_sort(tensors.begin(), tensors.end(), wider);
   SafetensorsHeader header;
-  header.metadata["format"] = "pt";  // Python's transformers ask for it
+  header.metadata["format"] = "pt";  // Python's transformers need it
   SafetensorsParts parts;
   std::uint64_t end = 0;
   for (const auto& x : tensors) {

@@ -14,7 +14,7 @@
 
 namespace use_gpu::detail {
 
-/// A tensor as the format has it. `data` is row-major and little-endian, and owned by someone else.
+/// A tensor as the format has it. `data` is row-major and little-endian, and not owned.
 struct StoredTensor {
   std::string name;
   std::string dtype;  // "F32", "BF16", "BOOL" ...
@@ -22,9 +22,8 @@ struct StoredTensor {
   std::span<const std::byte> data;
 };
 
-/// The tensors of a safetensors file, in the order of their data, after everything was checked,
-/// checksums too where there are some. std::runtime_error, which says what is wrong, for anything
-/// else.
+/// The tensors of a safetensors file, in the order of their data. Checks everything first, also
+/// checksums if present. std::runtime_error, with the reason, if a check fails.
 [[nodiscard]] std::vector<StoredTensor> parse_safetensors(std::span<const std::byte> file);
 
 /// The parts of which a file consists: `header`, with its length in front, then each of `data`.

@@ -15,8 +15,8 @@ using nlohmann::json;
 constexpr std::size_t k_most_dimensions = 64;
 constexpr std::string_view k_metadata = "__metadata__";
 
-// Takes the events of nlohmann's parser. Its tree would keep the last of several equal names, and
-// any depth; its callbacks take a time that grows with the square of the number of entries.
+// Handles the events of nlohmann's SAX parser. Its DOM would keep only the last of several equal
+// names and allow any depth; its callbacks take time quadratic in the number of entries.
 class HeaderReader {
  public:
   SafetensorsHeader header;
@@ -79,12 +79,12 @@ class HeaderReader {
   }
 
  private:
-  // Something at a place where the format has something else.
+  // The format does not allow this element here.
   [[noreturn]] bool refuse() const {
     if (!in_metadata_)
       throw std::runtime_error(subject() + "its entry is not dtype, shape and data_offsets");
     throw std::runtime_error(depth_ == 1 ? "its metadata is not a JSON object"
-                                         : "its metadata has a value that is not a text");
+                                         : "its metadata has a value that is not a string");
   }
   void finish_entry() const {
     static const std::set<std::string> k_all{"data_offsets", "dtype", "shape"};
@@ -104,8 +104,7 @@ std::string json_text(std::string_view name) {
   try {
     return json(name).dump();
   } catch (const json::exception&) {
-    throw std::runtime_error("the name " + in_quotes(name) +
-                             " is not UTF-8, as the format wants it");
+    throw std::runtime_error("the name " + in_quotes(name) + " is not UTF-8, as the format needs");
   }
 }
 
@@ -131,7 +130,7 @@ std::string text_of(const SafetensorsHeader& header) {
   text += '}';
   for (const auto& entry : header.entries) {
     if (entry.name == k_metadata)
-      throw std::runtime_error("the format keeps the name __metadata__ for itself");
+      throw std::runtime_error("the format reserves the name __metadata__");
     text +=
         ',' + json_text(entry.name) + R"(:{"dtype":)" + json_text(entry.dtype) + R"(,"shape":[)";
     for (std::size_t i = 0; i < entry.shape.size(); ++i)

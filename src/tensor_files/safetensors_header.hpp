@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The JSON header of a safetensors file, by its grammar alone: whether the sizes make sense, and
-// fit the file, is for safetensors.cpp to say.
+// The JSON header of a safetensors file, syntax only: safetensors.cpp checks that the sizes are
+// valid and fit the file.
 #pragma once
 
 #include <cstdint>

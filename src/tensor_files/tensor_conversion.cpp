@@ -61,7 +61,7 @@ at::Tensor to_tensor(const StoredTensor& stored) {
     auto shape = stored.shape;
     if (is_packed(dtype) && (shape.empty() || shape.back() % 2 != 0)) break;
     if (is_packed(dtype)) shape.back() /= 2;
-    // from_blob wants a pointer that might change the memory.
+    // from_blob takes a non-const pointer.
     auto* data = const_cast<std::byte*>(stored.data.data());
     const auto bytes = static_cast<std::int64_t>(stored.data.size());
     const auto tensor = at::from_blob(data, {bytes}, at::TensorOptions(at::kByte).device(at::kCPU));

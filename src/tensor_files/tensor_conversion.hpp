@@ -10,11 +10,11 @@
 namespace use_gpu::detail {
 
 /// Refers to x's memory; x is contiguous and on the CPU. std::runtime_error, which names the dtype,
-/// if the format has none for it.
+/// if the format lacks it.
 [[nodiscard]] StoredTensor to_stored(const std::string& name, const at::Tensor& x);
 
-/// Refers to the stored memory, and may not be written to; a copy where that is not aligned.
-/// std::runtime_error, which names the dtype, if LibTorch has none for it.
+/// Refers to the stored memory and must not be written to; a copy if the memory is not aligned.
+/// std::runtime_error, which names the dtype, if LibTorch lacks it.
 [[nodiscard]] at::Tensor to_tensor(const StoredTensor& stored);
 
 }  // namespace use_gpu::detail

@@ -39,7 +39,7 @@ run("${work}/readme/build/app")
 if(NOT output MATCHES "on cpu")
   message(FATAL_ERROR "the README's app should have run on the CPU:\n${output}")
 endif()
-# On simulated GPUs the same program finds them, by the installed program and as a test of its project.
+# The same program finds simulated GPUs when the installed simulate_gpus starts it, here and as a project's test.
 unset(ENV{CUDA_VISIBLE_DEVICES})
 run("${work}/prefix/bin/simulate_gpus" 1 "${work}/readme/build/app")
 if(NOT output MATCHES "on cuda:0")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The libFuzzer target of the safetensors reader, run by scripts/fuzz. Whatever the bytes are, they
-// are refused, or give tensors that lie inside of them and that a file made from them gives again.
+// The libFuzzer target of the safetensors reader, run by scripts/fuzz. All bytes are either
+// refused, or give tensors that lie inside of them and survive a round trip through a new file.
 #include <algorithm>
 #include <cstdlib>
 #include <map>

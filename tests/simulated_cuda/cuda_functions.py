@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 RUNTIME = re.compile(r"(__)?cuda[A-Z]\w+")
-# NVIDIA's other libraries begin with "cu" too (cublasCreate): those of the driver follow in capitals.
+# Functions of NVIDIA's other libraries begin with "cu" too (cublasCreate); the driver's go on with a capital (cuInit).
 DRIVER = re.compile(r"cu[A-Z]\w+")
 OF_OTHERS = re.compile(r"cu(pti|blas|dnn|fft|rand|solver|sparse|File|dss)")
 

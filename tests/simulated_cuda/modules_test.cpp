@@ -27,7 +27,7 @@ namespace nn = torch::nn;
 using torch::Tensor;
 using Tensors = std::vector<Tensor>;
 
-// What came of each module: "" if it was computed, else the refusal.
+// Result of each module: "" if it was computed, else the refusal.
 std::map<std::string, std::string>& results() {
   static std::map<std::string, std::string> results;
   return results;

@@ -17,7 +17,7 @@ except ImportError as error:
 
 warnings.simplefilter("ignore")
 SAMPLES = 6  # of each operation
-# Random numbers are not the CPU's, and memory that nobody wrote is nobody's.
+# Random numbers differ from the CPU's, and unwritten memory is arbitrary.
 RANDOM = ("rand", "bernoulli", "normal", "multinomial", "uniform", "cauchy", "exponential", "geometric", "dropout",
           "rrelu", "fractional", "empty", "lowrank", "resize")
 
@@ -50,7 +50,7 @@ def outputs_and_gradients(operation, first, arguments, options):
 
 
 def dropout_of(sample):
-    """The function under the modules has it among its arguments, the 11th with the sample."""
+    """The low-level function takes it as its 11th argument, counting the sample."""
     return sample.kwargs.get("dropout_p") or (len(sample.args) > 10 and sample.args[9])
 
 

@@ -133,7 +133,7 @@ class Program(unittest.TestCase):
     def test_is_summed_up(self):
         ran = run("--summary", "2", TRAIN, "1")
         found = rows(ran.stderr)
-        # 8 batches of images and labels, 10 parameters and buffers and 3 counters of batches
+        # 8 batches of images and labels, 8 parameters, 3 buffers of batch norm
         self.assertEqual(found["host to device"][0], 16 + 8 + 3, ran.stderr)
         self.assertEqual(found["device to host"], [8, 8 * 4])  # the losses
         self.assertEqual(found["device to device"], [0, 0])

@@ -232,7 +232,7 @@ TEST(Graphs, RefuseASynchronization) {
   EXPECT_TRUE(has(error_of([&] { graph.capture_end(); }), "previous error during capture"));
 }
 
-// What a capture computes with must be values, as it is an index here; memory is as before at its end.
+// A capture must compute real values, here an index; memory is restored at its end.
 TEST(Graphs, CaptureATrainingStep) {
   torch::manual_seed(0);
   torch::nn::Sequential net(torch::nn::Conv2d(1, 2, 3), torch::nn::BatchNorm2d(2),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// A program as anybody writes it, which knows nothing of use_gpu or of simulated GPUs: it trains a
-// convolutional network on the GPU where there is one, and prints its losses.
+// A typical program that does not use or know use_gpu or simulated GPUs: it trains a convolutional
+// network on the GPU where there is one, and prints its losses.
 #include <torch/torch.h>
 
 #include <chrono>

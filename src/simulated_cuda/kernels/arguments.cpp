@@ -26,7 +26,7 @@ bool may_be_on_host(const c10::FunctionSchema& schema) {
 bool writes_argument(const c10::FunctionSchema& schema, std::size_t index) {
   const c10::Argument& argument = schema.arguments()[index];
   if (const auto* const alias = argument.alias_info()) return alias->isWrite();
-  // These two write their running statistics and do not say so.
+  // These write running statistics; their schemas omit it.
   return (schema.name() == "aten::native_batch_norm" ||
           schema.name() == "aten::batch_norm_update_stats") &&
          argument.name().starts_with("running_");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The arguments of an operation, whatever it is.
+// The arguments of any operation.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -48,7 +48,7 @@ c10::IValue with_tensors(const c10::IValue& value, const auto& change) {
 
 bool writes_argument(const c10::FunctionSchema& schema, std::size_t index);
 
-/// The argument that a result is, for one that an operation writes and returns.
+/// The argument that is returned as this result, if the operation writes it.
 std::optional<std::size_t> returned_argument(const c10::FunctionSchema& schema,
                                              const c10::Argument& result);
 
@@ -59,8 +59,8 @@ c10::Device device_of(const Values& arguments);
 /// Throws LibTorch's error for operands on several devices.
 void check_devices(const c10::FunctionSchema& schema, const Values& arguments, c10::Device device);
 
-/// For indexing, what LibTorch's kernels do first: indices and a value come to the device, masks are
-/// counted.
+/// The first steps of LibTorch's indexing kernels: copies indices and a value to the device, counts
+/// masks.
 void prepare_indices(const c10::FunctionSchema& schema, Values& arguments);
 
 }  // namespace use_gpu::simulated_cuda

@@ -29,15 +29,15 @@ void compute_copy(const at::Tensor& to, const at::Tensor& from, bool non_blockin
 
 at::Tensor& copy_(at::Tensor& to, const at::Tensor& from, bool non_blocking) {
   if (!to.is_cuda() || !from.is_cuda() || is_plain(to, from)) {
-    // It makes both sides plain first, where they are not, by operations that come here again.
+    // LibTorch first makes both sides plain if needed, by operations that come here again.
     return at::native::copy_(to, from, non_blocking);
   }
   if (to.device() == from.device()) {
     compute_copy(to, from, non_blocking);
     return to;
   }
-  // Between devices, as LibTorch does where one cannot read the other's memory: made plain on the
-  // device it comes from, one copy, and spread on the device it goes to.
+  // Between devices, as LibTorch does without peer access: make the source plain on its device,
+  // copy once, and scatter on the target's device.
   const at::Tensor sent =
       from.to(to.scalar_type()).expand_as(to).resolve_conj().resolve_neg().contiguous();
   if (is_plain(to, sent)) return at::native::copy_(to, sent, non_blocking);

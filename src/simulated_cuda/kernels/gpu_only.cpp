@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Composed of operations that simulated GPUs have, in the layouts of LibTorch's own kernels
-// (ATen/native/cuda/RNN.cu for the cells).
+// GPU-only operations, composed of operations that simulated GPUs have. Their results have the
+// layouts of LibTorch's own kernels (for the cells see ATen/native/cuda/RNN.cu).
 #include <ATen/ATen.h>
 #include <ATen/native/transformers/attention.h>
 
@@ -125,8 +125,8 @@ std::tuple<Tensor, Tensor> dropout(const Tensor& input, double p, std::optional<
   return {input * mask * (p == 1 ? 0 : 1 / (1 - p)), mask};
 }
 
-// Programs may turn cuDNN on; values must not depend on it. Mathematics is the only way to compute
-// attention here, and LibTorch then takes operations that simulated GPUs have.
+// Programs may turn cuDNN on; values must not depend on it. Attention always uses the `math`
+// backend, which needs only operations that simulated GPUs have.
 std::int64_t choose_attention(const Tensor&, const Tensor&, const Tensor&, const OptionalTensor&,
                               double, bool, std::optional<double>, bool) {
   return static_cast<std::int64_t>(at::SDPBackend::math);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// CUDA tensors as the CPU's kernels see them. A view has the memory of the tensor and does not keep
-// it: what happens to memory is ordered by streams, as on a GPU.
+// CUDA tensors as the CPU's kernels see them. A view uses the memory of the tensor without owning
+// it: streams order all accesses, as on a GPU.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,8 +11,8 @@
 
 namespace use_gpu::simulated_cuda {
 
-/// Bytes that are to be written when their stream comes to it: a view of device memory, and what
-/// goes there.
+/// Pending writes, executed when their stream reaches them: a view of device memory, and its new
+/// values.
 using Writes = std::vector<std::pair<at::Tensor, at::Tensor>>;
 
 /// A CPU tensor over the memory of a CUDA tensor, with its sizes, strides and layout; of a sparse
@@ -22,8 +22,8 @@ at::Tensor host_view(const at::Tensor& tensor);
 /// A new CUDA tensor like the CPU tensor, whose values are still to be written.
 at::Tensor make_device_tensor(const at::Tensor& host, c10::Device device, Writes& writes);
 
-/// Makes the CUDA tensor what the CPU tensor is, with its sizes; values are still to be written.
-/// Nothing is to be written where the CPU tensor is a view of its memory.
+/// Gives the CUDA tensor the sizes of the CPU tensor, and adds its values to `writes`, unless the
+/// CPU tensor is a view of the same memory.
 void update_device_tensor(const at::Tensor& tensor, const at::Tensor& host, Writes& writes);
 
 /// Writes the values.

@@ -7,8 +7,8 @@
 
 namespace use_gpu::simulated_cuda {
 
-/// For as long as a kernel computes, with operations of the CPU, what a GPU would: autograd,
-/// autocast, profilers and those who watch the dispatcher (the key DeferredInit) see none of it.
+/// Active while CPU operations compute what a GPU kernel would: hides them from autograd, autocast,
+/// profilers and observers of the dispatcher (the key DeferredInit).
 struct InsideKernel {
   at::AutoDispatchBelowADInplaceOrView below_autograd;
   c10::impl::ExcludeDispatchKeyGuard not_watched{

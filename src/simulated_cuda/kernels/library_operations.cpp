@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// A dry run launches LibTorch's own kernels, which are counted and do nothing. What it gives to
-// cuBLAS, cuSOLVER, cuFFT and cuDNN does not pass the runtime, so these operations are replaced:
-// each counts as one kernel, and its outputs have their shapes, and zeros.
+// A dry run launches LibTorch's own kernels, which are counted and do nothing. Calls of cuBLAS,
+// cuSOLVER, cuFFT and cuDNN bypass the runtime, so these operations are replaced: each counts as
+// one kernel and returns zeros of the right shape.
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
@@ -33,7 +33,7 @@ void count_kernel() {
   simulated_cuda_count_operation(stream);
 }
 
-// Zeros, so that a solver's "info" says that all went well.
+// Zeros, so that a solver's "info" reports success.
 Tensor zeros(at::IntArrayRef sizes, const at::TensorOptions& options,
              at::OptionalIntArrayRef strides = std::nullopt) {
   Tensor made = strides ? at::empty_strided(sizes, *strides, options) : at::empty(sizes, options);
@@ -41,7 +41,7 @@ Tensor zeros(at::IntArrayRef sizes, const at::TensorOptions& options,
   return made;
 }
 
-// The operation's outputs by the shapes that its meta kernel gives.
+// The operation's outputs, with shapes from its meta kernel.
 void count_with_meta(const c10::OperatorHandle& operation, c10::DispatchKeySet,
                      torch::jit::Stack* stack) {
   const InsideKernel inside;
@@ -62,7 +62,7 @@ void count_with_meta(const c10::OperatorHandle& operation, c10::DispatchKeySet,
   const torch::jit::Stack kept = metas;
   try {
     operation.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &metas);
-  } catch (const c10::NotImplementedError&) {  // it has none after all: the CPU's, then
+  } catch (const c10::NotImplementedError&) {  // no meta kernel: use the CPU's
     stack->insert(stack->end(), arguments.begin(), arguments.end());
     compute(operation, c10::DispatchKey::CPU, stack);
     return;

@@ -39,7 +39,7 @@ struct HostCall {
 
 at::Tensor copied(const at::Tensor& view) { return view.defined() ? view.clone() : view; }
 
-// The call, on views of device memory. `apart`: what it writes, it writes to copies.
+// The call, on views of device memory. `apart`: outputs go to copies.
 HostCall make_call(const c10::OperatorHandle& operation, c10::DispatchKey key,
                    const Values& arguments, bool apart) {
   HostCall call{operation, key, arguments, {}};
@@ -104,7 +104,7 @@ bool synchronizes(const c10::OperatorHandle& operation, c10::DispatchKey host_ke
          operation.hasTag(at::Tag::dynamic_output_shape);
 }
 
-// The writes' memory, as it is.
+// The targets' current values.
 Writes copies_of(const Writes& writes) {
   const InsideKernel inside;
   Writes copies;
@@ -112,8 +112,8 @@ Writes copies_of(const Writes& writes) {
   return copies;
 }
 
-// What each replay does: the call, on the memory that the program knows, and its results to where
-// the program has them.
+// What each replay does: the call, on the same memory, and a copy of its results to the original
+// results.
 std::function<void()> replay_of(HostCall call, Values results) {
   for (c10::IValue& result : results) {
     result = with_tensors(result, [](const at::Tensor& tensor) { return host_view(tensor); });

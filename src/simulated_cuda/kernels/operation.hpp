@@ -9,8 +9,8 @@
 
 namespace use_gpu::simulated_cuda {
 
-/// Computes the operation with the kernel that `host_key` has for it. Throws LibTorch's errors. In
-/// a stream that is captured it is computed for its shapes and errors, and done at each replay.
+/// Computes the operation with the kernel that `host_key` has for it. Throws LibTorch's errors.
+/// During a capture it is computed for its shapes and errors, and again at each replay.
 void compute(const c10::OperatorHandle& operation, c10::DispatchKey host_key,
              torch::jit::Stack* stack);
 

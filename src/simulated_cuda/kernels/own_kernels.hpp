@@ -10,11 +10,11 @@ namespace use_gpu::simulated_cuda {
 /// copy_: transfers stay LibTorch's own; what a CUDA kernel would do within a device is computed.
 void add_copy(torch::Library& library);
 
-/// What LibTorch has only for GPUs and modules of torch::nn need: the fused cells of LSTM and GRU,
-/// dropout, and what cuDNN would be asked for.
+/// GPU-only operations that modules of torch::nn need: the fused cells of LSTM and GRU, dropout,
+/// and calls to cuDNN.
 void add_gpu_only(torch::Library& library);
 
-/// For a dry run: what LibTorch gives to NVIDIA's libraries, which count as one kernel each.
+/// For a dry run: operations of NVIDIA's libraries, which count as one kernel each.
 void add_library_operations(torch::Library& library);
 
 }  // namespace use_gpu::simulated_cuda

@@ -39,7 +39,7 @@ std::function<at::Generator()> take_turn(const std::optional<at::Generator>& gen
                                          c10::Device device) {
   auto* const cuda = at::get_generator_or_default<at::CUDAGeneratorImpl>(
       generator, at::cuda::detail::getDefaultCUDAGenerator(device.index()));
-  constexpr std::uint64_t k_step = 4;  // the least that the generator counts by
+  constexpr std::uint64_t k_step = 4;  // the generator's smallest step
   const std::scoped_lock lock(cuda->mutex_);
   return [state = cuda->philox_cuda_state(k_step)] { return make_generator(state); };
 }

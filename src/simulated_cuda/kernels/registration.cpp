@@ -27,8 +27,8 @@ std::set<std::string> words(const std::string& text) {
   return {std::istream_iterator<std::string>(in), {}};
 }
 
-// Operations whose CUDA kernels do their work on the host, by way of the runtime: they allocate,
-// look at memory differently, or transfer.
+// Operations whose CUDA kernels run on the host and call the runtime: they allocate, make views, or
+// transfer.
 const std::set<std::string> k_kept = words(
     "_cudnn_init_dropout_state _efficientzerotensor _has_same_storage_numel _local_scalar_dense "
     "_pin_memory _reshape_alias _sparse_compressed_tensor_unsafe _sparse_coo_tensor_with_dims "
@@ -36,13 +36,12 @@ const std::set<std::string> k_kept = words(
     "is_pinned is_set_to pin_memory record_stream resize_ set_ unfold view view_as_complex "
     "view_as_real");
 
-// The same of sparse tensors, whose parts are dense ones.
+// The same for sparse tensors, made of dense ones.
 const std::set<std::string> k_kept_sparse = words(
     "_coalesced_ clone copy_ copy_sparse_to_sparse_ empty empty_like resize_ resize_as_sparse_ "
     "sparse_resize_ sparse_resize_and_clear_ zero_ zeros");
 
-// Compositions that reach one of NVIDIA's libraries, or a kernel, by themselves and not by the
-// dispatcher.
+// Composite operations that call NVIDIA's libraries or a kernel directly, not by the dispatcher.
 const std::set<std::string> k_whole =
     words("convolution _convolution convolution_backward conj_physical_");
 
@@ -53,7 +52,7 @@ void computed(const c10::OperatorHandle& operation, c10::DispatchKeySet, torch::
 
 void refused(const c10::OperatorHandle& operation, c10::DispatchKeySet, torch::jit::Stack*) {
   TORCH_CHECK_NOT_IMPLEMENTED(false, "Simulated GPUs have no ", operation.schema().name(),
-                              ": LibTorch has it for GPUs alone. See docs/simulated_gpus.md");
+                              ": LibTorch has it only for GPUs. See docs/simulated_gpus.md");
 }
 
 bool returns_view(const c10::FunctionSchema& schema) {
@@ -102,7 +101,7 @@ void replace(torch::Library& library) {
     }
     const std::string own_name = short_name(name);
     const bool is_computed = operation->hasComputedKernelForDispatchKey(host_key);
-    if (!is_computed && !returns_tensor(operation->schema())) continue;  // it asks or hints
+    if (!is_computed && !returns_tensor(operation->schema())) continue;  // query or hint
     library.impl(own_name.c_str(),
                  is_computed ? torch::CppFunction::makeFromBoxedFunction<&computed<host_key>>()
                              : torch::CppFunction::makeFromBoxedFunction<&refused>());

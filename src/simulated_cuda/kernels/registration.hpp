@@ -6,12 +6,12 @@
 
 namespace use_gpu::simulated_cuda {
 
-/// What became of LibTorch's CUDA kernels, by the names of their operations ("add.Tensor").
+/// The names of the operations ("add.Tensor") that are computed here, or refused.
 struct Registered {
   std::vector<std::string> computed, refused;
 };
 
-/// For a kernel of our own, which comes after those of the CPU.
+/// For our own kernels, registered after the CPU's.
 void mark_as_computed(const std::string& operation);
 
 }  // namespace use_gpu::simulated_cuda

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// cudaMemcpy and its kin. Copies between pinned and device memory wait in their stream's queue. Of
-// pageable memory CUDA copies a little aside and returns; else it returns when the copy is done.
+// cudaMemcpy and variants. Copies between pinned and device memory wait in their stream's queue.
+// A small copy from pageable to pinned or device memory is staged, as by CUDA, and the call returns
+// at once; any other copy from or to pageable memory is done when the call returns.
 #include <cuda_runtime_api.h>
 
 #include <cstring>

@@ -19,14 +19,14 @@
 namespace use_gpu::simulated_cuda {
 namespace {
 
-constexpr std::size_t k_granularity =
-    4096;  // a page, so that what is freed goes back to the machine
-// Fresh memory is filled with this up to LibTorch's usual block, so that nobody relies on zeros.
+constexpr std::size_t k_granularity = 4096;  // a page, so that freed memory returns to the system
+// The first bytes of new memory, as many as LibTorch's usual block has, are filled with this, so
+// that no code relies on zeros.
 constexpr int k_fresh_byte = 0xCB;
 constexpr std::size_t k_filled_bytes = std::size_t{2} << 20;
 
 struct Arena {
-  std::atomic<char*> seen = nullptr;  // what programs know
+  std::atomic<char*> seen = nullptr;  // as programs see it
   std::atomic<char*> host = nullptr;
   std::map<std::size_t, std::size_t> free, used;  // offset to size
   std::uint64_t allocated_bytes = 0, peak_bytes = 0;

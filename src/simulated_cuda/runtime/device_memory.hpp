@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// Device memory, made of host memory. Each device has one arena, which is mapped twice: at the
-// address that programs see nobody may read or write, so a host that touches device memory faults;
-// at the other, which only the runtime and its kernels know, everybody may. The arena is never
-// unmapped, so that no address is ever somebody else's.
+// Device memory, made of host memory. Each device has one arena, mapped twice. The address that
+// programs see has no access rights, so host code that touches device memory faults; the other
+// address, known only to the runtime and its kernels, is writable. The arena is never unmapped, so
+// an address of device memory never becomes one of host memory.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ struct DevicePointer {
   std::size_t offset;  ///< in the device's arena
 };
 
-/// Nothing for memory of the host. Without a lock.
+/// nullopt for host memory. Takes no lock.
 std::optional<DevicePointer> device_pointer(const void* address);
 
 /// Null if the device has no room for it (or the machine no address space).

@@ -9,7 +9,7 @@
 
 namespace use_gpu::simulated_cuda {
 
-// A card of the Hopper generation, with one GPU's worth of everything. Its name says that it is not.
+// The properties of a Hopper GPU. Only the name shows that it is simulated.
 cudaDeviceProp properties_of(int card) {
   cudaDeviceProp properties{};
   std::strcpy(properties.name, "Simulated GPU");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The devices: how many there are, what they are, and the memory that they hand out.
+// The devices: how many there are, what they are, which one is current, and their contexts.
 #include "devices.hpp"
 
 #include <cuda_runtime_api.h>
@@ -146,7 +146,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, 
   return cudaSuccess;
 }
 
-// Declared in a header that the compiler from PyPI comes without.
+// Declared in a header that the compiler from PyPI lacks.
 cudaError_t cudaProfilerStart() { return cudaSuccess; }
 cudaError_t cudaProfilerStop() { return cudaSuccess; }
 }

@@ -3,7 +3,7 @@
 
 namespace use_gpu::simulated_cuda {
 
-/// Those that CUDA_VISIBLE_DEVICES leaves.
+/// How many devices are visible.
 int num_devices();
 
 /// The current device of this thread.

@@ -77,15 +77,15 @@ const ErrorText* find_text(cudaError_t code) {
 }
 
 thread_local cudaError_t last_error = cudaSuccess;
-// What cudaGetErrorString says of this thread's last error that has more to tell. Without a
-// destructor: LibTorch calls CUDA until the very end of a process.
+// The text of cudaGetErrorString for this thread's last error with a detail. No destructor:
+// LibTorch calls CUDA until the very end of a process.
 struct Detail {
   cudaError_t code;
   char text[600];
 };
 thread_local Detail detail_of_last = {};
 
-// The refusal of a launch that nobody has asked for.
+// A refused launch that is not reported yet.
 struct Refusal {
   std::mutex mutex;
   std::atomic<bool> is_unreported = false;
@@ -100,8 +100,8 @@ Refusal& refusal() {
 cudaError_t fail_with_refusal(const std::string& kernel) {
   return fail(cudaErrorNotSupported,
               "the CUDA kernel " + kernel +
-                  " was launched, which simulated GPUs cannot run. They compute the operations "
-                  "that LibTorch has for the CPU too; see docs/simulated_gpus.md");
+                  " was launched, which simulated GPUs cannot run. They only compute what "
+                  "LibTorch also has for the CPU; see docs/simulated_gpus.md");
 }
 
 std::atomic<bool> forked = false;

@@ -44,7 +44,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
   SIMULATED_CUDA_ENTER();
   CUstream_st& stream = stream_of(handle);
-  // An event that was recorded is not ready before somebody waits, even if the stream had no work.
+  // A recorded event is not ready before something waits for it, even if the stream had no work.
   if (!stream.recording) submit(stream, [] {});
   const std::scoped_lock lock(mutex);
   *event = {.is_recorded = true,
@@ -60,7 +60,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
   return cudaEventRecord(event, stream);
 }
 
-// The answer is of now. Then the work goes on, so that a program which asks again and again ends.
+// Returns the current state, then does the work, so that a program that polls ends.
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   SIMULATED_CUDA_ENTER();
   const CUevent_st recorded = copy_of(event);
@@ -78,7 +78,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return take_failure();
 }
 
-// Of when they were recorded: a simulated time says nothing anyway.
+// The time between the two records; it means nothing here.
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
   SIMULATED_CUDA_ENTER();
   const CUevent_st from = copy_of(start), to = copy_of(end);

@@ -20,9 +20,9 @@
 namespace use_gpu::simulated_cuda {
 namespace {
 
-// "cudaMalloc:3:2": the third call answers 2. "cudaGetDeviceCount:*:35": each call answers 35.
-// "*:7:2": the seventh call of any function, but for those that an entry before it names. Code 0
-// lets a call succeed.
+// "cudaMalloc:3:2": the third call returns 2. "cudaGetDeviceCount:*:35": each call returns 35.
+// "*:7:2": the seventh of all calls that no earlier entry answers returns 2. Code 0 lets a call
+// succeed.
 struct Fault {
   std::string function;
   long call;  // 0: each
@@ -33,7 +33,7 @@ struct Fault {
       : function(std::move(name)), call(number), code(answer) {}
 };
 
-// Replaced as a whole, and kept: a call may be reading what was replaced.
+// Replaced as a whole; old ones are kept, as calls may still read them.
 struct Faults {
   std::mutex mutex;
   std::vector<std::unique_ptr<std::deque<Fault>>> all;

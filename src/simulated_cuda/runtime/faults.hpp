@@ -5,8 +5,8 @@
 
 namespace use_gpu::simulated_cuda {
 
-/// The error that this call of the function shall answer, as SIMULATE_GPUS_FAULTS asks for; success
-/// for most. What cannot be read there ends the program, with one line and the status 2.
+/// The error that SIMULATE_GPUS_FAULTS requests for this call of the function; usually success. An
+/// invalid entry there ends the program, with one line and the status 2.
 cudaError_t requested_fault(const char* function);
 
 }  // namespace use_gpu::simulated_cuda

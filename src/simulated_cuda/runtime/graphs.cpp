@@ -35,7 +35,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
     return fail(cudaErrorStreamCaptureUnsupported);
   }
   finish_device(
-      captured.device);  // what is captured reads values, an index say, that must be there
+      captured.device);  // captured work reads values (an index, say), which must be ready
   auto recording = std::make_shared<Recording>();
   recording->id = ++ids;
   recording->origin = stream;
@@ -107,7 +107,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   return cudaSuccess;
 }
 
-// Each step is a node; there is nothing to be seen in it, and nobody looks.
+// Each step is a node. Only their number is available.
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, std::size_t* count) {
   SIMULATED_CUDA_ENTER();
   if (nodes) return fail(cudaErrorNotSupported);

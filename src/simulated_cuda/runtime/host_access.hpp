@@ -3,8 +3,8 @@
 
 namespace use_gpu::simulated_cuda {
 
-/// From now on a host that reads or writes device memory ends the program with one line that says
-/// so, and by the signal that it would have died of. Other faults go where they went before.
+/// From now on, an access of the host to device memory ends the program with one line that explains
+/// it, and by the original signal. Other faults go to the previous handler.
 void report_host_access();
 
 }  // namespace use_gpu::simulated_cuda

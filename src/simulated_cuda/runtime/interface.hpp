@@ -12,30 +12,29 @@
 
 extern "C" {
 
-/// Where the host reaches the byte that programs know as `address`. Memory of the host is where it
-/// is.
+/// The host address of the byte that programs know as `address`. Host addresses do not change.
 void* simulated_cuda_host_address(const void* address);
 
-/// An operation that the program gives to a stream. What the stream was given before is done first,
-/// unless the stream is being captured. A fault that was asked for (cudaLaunchKernel) or a fork
-/// makes it an error, as for a launch.
+/// Begins an operation in a stream. Earlier work of the stream is done first, unless the stream is
+/// being captured. Fails, like a launch, after a fork or if a fault was requested
+/// (cudaLaunchKernel).
 cudaError_t simulated_cuda_begin_operation(cudaStream_t stream);
 
 /// Counts an operation of the stream: now, or at each replay of the graph that is captured from it.
 void simulated_cuda_count_operation(cudaStream_t stream);
 
-/// Whether what a kernel writes must be hidden from other streams until they wait for it. It need
-/// not be as long as there is only the default stream.
+/// Whether what a kernel writes must be hidden from other streams until they wait for it. Not
+/// needed while there is only the default stream.
 bool simulated_cuda_postpones();
 
 bool simulated_cuda_is_capturing(cudaStream_t stream);
 
-/// Appends work to a stream that is not captured. It runs when somebody waits for it, in the thread
-/// of whoever that is, and must not call CUDA.
+/// Appends work to a stream that is not captured. It runs when a thread waits for it, in that
+/// thread, and must not call CUDA.
 void simulated_cuda_submit(cudaStream_t stream, const std::function<void()>* work);
 
-/// Appends a step to the graph that is captured from the stream. It was done already; `undo` takes
-/// that back when the capture ends.
+/// Appends a step to the graph that is captured from the stream. It was already done; `undo`
+/// reverts it when the capture ends.
 void simulated_cuda_record(cudaStream_t stream, const std::function<void()>* step,
                            const std::function<void()>* undo);
 
@@ -47,7 +46,7 @@ int simulated_cuda_num_cards();
 std::uint64_t simulated_cuda_memory_bytes();
 /// The newest CUDA that the driver runs, as CUDA writes it: 13000 is 13.0.
 int simulated_cuda_driver_version();
-/// The device that a card is for this program; -1 if it is hidden.
+/// The device index of a card here; -1 if it is hidden.
 int simulated_cuda_device_of_card(int card);
 std::uint64_t simulated_cuda_allocated_bytes(int device);
 /// Writes the card's UUID, as NVML prints it: at most 48 characters.
@@ -60,9 +59,9 @@ bool simulated_cuda_thread_has_context();
 /// A row of the summary, for tests: "host to device copies", "stream synchronizations" ...
 std::uint64_t simulated_cuda_count(const char* row);
 
-/// Replaces the faults that the environment asked for, and starts counting calls anew.
+/// Replaces the faults of the environment, and restarts the counts of calls.
 void simulated_cuda_set_faults(const char* faults);
 
-/// The function that failed last because it was asked to, since then; null for none.
+/// The last function that failed by request since then; null for none.
 const char* simulated_cuda_failed_function();
 }

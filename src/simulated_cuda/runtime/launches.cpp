@@ -44,7 +44,7 @@ std::string name_of(const void* function) {
   const std::unique_ptr<char, decltype(&std::free)> readable(
       abi::__cxa_demangle(found->name, nullptr, nullptr, nullptr), &std::free);
   std::string name = readable ? readable.get() : found->name;
-  // Up to the arguments of the template, which fill pages.
+  // Without the long template arguments.
   if (name.starts_with("void ")) name.erase(0, 5);
   return name.substr(0, std::min(name.find('<'), std::size_t{200}));
 }
@@ -57,7 +57,7 @@ cudaError_t launch(const void* function, cudaStream_t stream) {
   }
   const std::string name = name_of(function);
   if (!name.ends_with("spin_kernel(long)")) return refuse_launch(name);
-  submit(stream_of(stream), [] {});  // at::cuda::sleep: to wait is all it does
+  submit(stream_of(stream), [] {});  // at::cuda::sleep: it only waits
   return cudaSuccess;
 }
 
@@ -157,7 +157,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const voi
                                                                 shared_bytes, 0);
 }
 
-// Constants of kernels: in a dry run nobody reads them.
+// Constants of kernels: not read in a dry run.
 cudaError_t cudaMemcpyToSymbol(const void*, const void*, std::size_t, std::size_t, cudaMemcpyKind) {
   SIMULATED_CUDA_ENTER();
   return cudaSuccess;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// Why the kernels are not linked or preloaded. They need LibTorch, and a library that needs
-// LibTorch brings one with it: into programs that have none, where it costs half a second and 460
-// MB, and beside the one that a Python program would have loaded from somewhere else. Opened late,
-// they find by their names the libraries that the program already has.
+// Why the kernels are not linked or preloaded. They need LibTorch, and a library linked to LibTorch
+// loads it: also in programs without one, where it costs half a second and 460 MB, and as a second
+// copy where a Python program loads its own. Opened late, they find by name the libraries that the
+// program already has.
 #include "libtorch.hpp"
 
 #include <dlfcn.h>

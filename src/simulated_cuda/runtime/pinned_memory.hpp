@@ -4,7 +4,7 @@
 namespace use_gpu::simulated_cuda {
 
 /// Whether the address lies in host memory that the program pinned (cudaHostAlloc,
-/// cudaHostRegister): only there is an asynchronous copy one.
+/// cudaHostRegister): asynchronous copies need it.
 bool is_pinned(const void* address);
 
 }  // namespace use_gpu::simulated_cuda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The work that was given to a stream and that nobody has waited for yet.
+// The work of a stream that was not waited for yet.
 #pragma once
 
 #include <driver_types.h>
@@ -19,13 +19,12 @@ class Queue {
  public:
   void submit(Work work);
 
-  /// The place behind all that was submitted.
+  /// The place after all submitted work.
   [[nodiscard]] std::uint64_t end() const;
   [[nodiscard]] bool is_finished(std::uint64_t place) const;
 
-  /// Does everything before the place, in this thread, or waits for the thread that does it. A
-  /// place is finished only after all that it waits for, and each of these was submitted before it:
-  /// so no two threads wait for each other.
+  /// Does everything before the place, in this thread, or waits for the thread that does it. Work
+  /// can wait only for work that was submitted earlier, so no two threads wait for each other.
   void finish(std::uint64_t place);
 
  private:
@@ -45,7 +44,7 @@ struct Moment {
   }
 };
 
-/// What went wrong in work that was postponed; success the next time. For synchronizations.
+/// The error of postponed work; success the next time. For synchronizations.
 cudaError_t take_failure();
 
 }  // namespace use_gpu::simulated_cuda

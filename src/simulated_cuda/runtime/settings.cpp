@@ -41,8 +41,8 @@ int named_card(std::string_view entry, int num_cards) {
   return card < num_cards ? card : -1;
 }
 
-// As the driver reads it: the list ends before the first entry that names no card; one that is
-// named twice leaves none.
+// As the driver reads it: the list ends before the first entry that names no card; a card named
+// twice hides all.
 std::vector<int> visible_cards(int num_cards) {
   std::vector<int> visible;
   const char* list = std::getenv("CUDA_VISIBLE_DEVICES");

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What simulate_gpus tells the process that it starts, by way of the environment, which the
-// processes started by that one inherit.
+// What simulate_gpus passes to its program in environment variables, which child processes inherit.
 #pragma once
 
 #include <array>

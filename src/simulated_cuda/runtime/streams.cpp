@@ -21,7 +21,7 @@ namespace {
 // Never destroyed: LibTorch uses streams until the very end of a process.
 struct Streams {
   std::array<CUstream_st, k_most_gpus> default_streams;
-  std::mutex mutex;  // of what follows, and of which stream is captured
+  std::mutex mutex;  // guards `made` and which stream is captured
   std::set<CUstream_st*> made;
 };
 
@@ -61,8 +61,8 @@ void wait_for(CUstream_st& stream, const std::shared_ptr<Queue>& other) {
   if (!moment.is_finished()) stream.queue->submit([moment] { moment.finish(); });
 }
 
-// The default stream waits for those that wait for it, and they for it (CUDA's "legacy default
-// stream"). LibTorch's streams do neither.
+// The default stream and blocking streams wait for each other (CUDA's "legacy default stream").
+// LibTorch's are non-blocking.
 void order_with_default_stream(CUstream_st& stream) {
   if (!made_streams) return;
   CUstream_st& ours = default_stream(stream.device);
@@ -181,7 +181,7 @@ cudaError_t simulated_cuda_begin_operation(cudaStream_t handle) {
   make_context(stream.device);
   if (stream.recording) return cudaSuccess;
   finish(stream);
-  stream.queue->submit([] {});  // so that the stream is busy until somebody waits for it
+  stream.queue->submit([] {});  // so that the stream is busy until it is waited for
   return cudaSuccess;
 }
 
@@ -238,7 +238,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   return take_failure();
 }
 
-// The answer is of now. Then the work goes on, so that a program which asks again and again ends.
+// Returns the current state, then does the work, so that a program that polls ends.
 cudaError_t cudaStreamQuery(cudaStream_t handle) {
   SIMULATED_CUDA_ENTER();
   CUstream_st& stream = stream_of(handle);

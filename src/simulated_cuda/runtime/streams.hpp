@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// Streams. Work that is given to a stream waits in its queue until somebody needs it done: a
-// synchronization, the next operation in the same stream, or a stream that was told to wait for it
-// by an event. So a program that forgets to wait sees the old value, always, where a real GPU would
-// show it now and then.
+// Streams. Work submitted to a stream stays in its queue until something needs it: a
+// synchronization, the next operation in the same stream, or another stream that waits for it by an
+// event. So a program that forgets to wait always sees the old value; on a real GPU it would only
+// sometimes.
 #pragma once
 
 #include <driver_types.h>
@@ -18,9 +18,9 @@
 
 namespace use_gpu::simulated_cuda {
 
-/// What was captured from streams, to be done at each launch of the graph. While it is captured it
-/// is done too, so that each step finds the values that it needs (an index, say); at the end of the
-/// capture all memory becomes what it was.
+/// What was captured from streams, to be done at each launch of the graph. It is also done during
+/// the capture, so that each step finds the values that it needs (an index, say); the end of the
+/// capture restores all memory.
 struct Recording {
   unsigned long long id = 0;
   const CUstream_st* origin = nullptr;
@@ -28,32 +28,32 @@ struct Recording {
   std::vector<Work> steps, undo;
   /// What each launch adds to the counts.
   std::vector<std::function<void()>> counted;
-  /// How many steps each stream has given, and how many of them another stream has waited for: all,
-  /// but for those of the origin, when the capture ends.
+  /// How many steps each stream has given, and how many of them another stream has waited for: at
+  /// the end it must be all, except for the origin.
   std::map<const CUstream_st*, std::size_t> given, joined;
 };
 
 /// The stream that a handle stands for; the default stream of the current device for null.
 CUstream_st& stream_of(cudaStream_t handle);
 
-/// Gives work to the stream, or to its capture, for which `undo` takes back what it did. Makes the
-/// device's context.
+/// Submits work to the stream, or to its capture, where `undo` reverts it. Makes the device's
+/// context.
 void submit(CUstream_st& stream, Work work, Work undo = {});
 
 /// Counts something that the stream is given: now, or at each launch of what is captured.
 void count(const CUstream_st& stream, const Work& add);
 
-/// Does all that the stream was given. Not for one that is captured.
+/// Does all work of the stream. Not during a capture.
 void finish(CUstream_st& stream);
 
-/// Does all that the device's streams, or all streams, were given.
+/// Does all work of the device's streams, or of all streams.
 void finish_device(int device);
 void finish_all();
 
 /// Captures from the stream: into a recording of its own, or one that another stream began.
 void begin_capture(CUstream_st& stream, std::shared_ptr<Recording> recording);
 
-/// No stream is captured into the recording any more, and memory is what it was before.
+/// Ends the capture of all streams into the recording, and restores the memory.
 void end_capture(Recording& recording);
 
 /// Whether a stream of the device is being captured.

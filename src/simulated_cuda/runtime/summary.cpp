@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What the program asked the simulated GPUs to do, printed when it ends (simulate_gpus --summary)
-// and told to tests.
+// What the program asked the simulated GPUs to do, printed when it ends (simulate_gpus --summary),
+// and for tests.
 #include <unistd.h>
 
 #include <cstdio>
@@ -109,7 +109,7 @@ void print_summary() {
   }
 }
 
-// Runs after LibTorch's own end: libraries end in the reverse order of their beginning.
+// Runs after LibTorch's destructors: libraries are finalized in reverse order.
 struct AtExit {
   ~AtExit() {
     if (settings().summary && used_a_gpu() && enter("") == cudaSuccess) print_summary();

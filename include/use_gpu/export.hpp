@@ -7,4 +7,4 @@
 #pragma once
 
 /// Makes what a namespace declares visible outside of the shared library that defines it.
-#define USE_GPU_EXPORT __attribute__((visibility("default")))
+#define USE_GPU_EXPORT [[gnu::visibility("default")]]

@@ -2,7 +2,7 @@
 """Files of save_parameters load in Python's safetensors, and Python's load in load_parameters.
 
 Usage: python safetensors_python.py PATH_OF_safetensors_exchange. Exits with 77, which CTest shows as
-"Skipped", where requirements-dev.txt is not installed.
+"Skipped", where requirements/dev.txt is not installed.
 """
 import math
 import subprocess

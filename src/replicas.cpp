@@ -2,7 +2,6 @@
 #include <use_gpu/replicas.hpp>
 
 #include <ATen/OpMathType.h>
-#include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/nn/module.h>
@@ -200,8 +199,10 @@ void detail::average_gradients_of(const std::vector<ModuleRef>& replicas) {
       for (std::size_t k = 0; k < bucket.size(); ++k) means[i][bucket[k]] = parts[i][k];
     }
   }
+  std::vector<detail::EachCopy> copies;
+  for (std::size_t i = 0; i < nets.size(); ++i) copies.emplace_back(means[i], gradients[i]);
   for (std::size_t i = 0; i < nets.size(); ++i) {
-    detail::write_with_retry([&] { at::_foreach_copy_(gradients[i], means[i]); });
+    detail::write_with_retry([&] { copies[i].run(); });
     for (std::size_t k = 0; k < names.size(); ++k) {
       auto& gradient = parameters[i].at(names[k]).mutable_grad();
       if (!gradient.defined()) gradient = gradients[i][k];

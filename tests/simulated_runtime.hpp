@@ -26,6 +26,13 @@ inline std::int64_t runtime_count(const std::string& row) {
   return static_cast<std::int64_t>(count(row.c_str()));
 }
 
+/// Whether kernels are counted and not computed; false without simulated GPUs.
+inline bool is_dry_run() {
+  auto* const asked =
+      reinterpret_cast<bool (*)()>(dlsym(RTLD_DEFAULT, "simulated_cuda_is_dry_run"));
+  return asked != nullptr && asked();
+}
+
 /// Lets calls of CUDA functions fail, as SIMULATE_GPUS_FAULTS does: "cudaMalloc:3:2", "*:7:719".
 inline void set_cuda_faults(const std::string& faults) {
   runtime_function<void(const char*)>("simulated_cuda_set_faults")(faults.c_str());

@@ -4,7 +4,6 @@
 // the others waiting for messages that never come: so the ranks first compare, in one small
 // message, what they are about to send.
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/util/ConstexprCrc.h>
@@ -114,8 +113,8 @@ void broadcast_parameters(ModuleRef net, Communicator& group, int root) {
     const auto flat = detail::flatten(together);
     group.broadcast(flat, root);
     if (group.rank() == root) continue;
-    detail::write_with_retry(
-        [&] { at::_foreach_copy_(together, detail::unflatten(flat, together)); });
+    const detail::EachCopy copies(detail::unflatten(flat, together), together);
+    detail::write_with_retry([&] { copies.run(); });
   }
 }
 
@@ -159,8 +158,8 @@ void average_gradients(ModuleRef net, Communicator& group) {
       const auto wire = detail::to_wire(flat, *dtype, !on_nccl);
       state.all_reduce("average_gradients", wire, ReduceOp::mean, on_nccl);
       detail::from_wire(wire, flat);
-      const auto means = detail::unflatten(flat, together);
-      detail::write_with_retry([&] { at::_foreach_copy_(together, means); });
+      const detail::EachCopy copies(detail::unflatten(flat, together), together);
+      detail::write_with_retry([&] { copies.run(); });
     }
   });
 }

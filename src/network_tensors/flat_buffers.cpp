@@ -2,6 +2,7 @@
 #include "network_tensors/flat_buffers.hpp"
 
 #include <ATen/DeviceAccelerator.h>
+#include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <use_gpu/log.hpp>
@@ -13,6 +14,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "messages/error_text.hpp"
 #include "messages/message.hpp"
 
 namespace use_gpu::detail {
@@ -67,6 +69,24 @@ void write_to(const at::Tensor& target, const at::Tensor& value) {
     std::memmove(target.mutable_data_ptr(), value.const_data_ptr(), target.nbytes());
   }
   target.unsafeGetTensorImpl()->bump_version();  // autograd sees writes by copy_ only
+}
+
+// CUDA's _foreach_copy_ has no code for these dtypes; it copies integers of their size instead.
+at::ScalarType copied_as(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kUInt16:
+      return at::kShort;
+    case at::kUInt32:
+    case at::kComplexHalf:
+      return at::kInt;
+    case at::kUInt64:
+      return at::kLong;
+    case at::kFloat8_e8m0fnu:
+    case at::kFloat4_e2m1fn_x2:
+      return at::kByte;
+    default:
+      return dtype;
+  }
 }
 
 // Whether the values can be copied directly into their target's memory.
@@ -187,13 +207,36 @@ std::vector<at::Tensor> gather_to_host(at::TensorList tensors) {
   return host;
 }
 
+EachCopy::EachCopy(at::TensorList values, at::TensorList targets) {
+  std::map<at::ScalarType, Pairs> alike;  // _foreach_copy_ takes a kernel a pair if one is unlike
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const auto& value = values[i];
+    const auto& target = targets[i];
+    const bool is_alike = value.strides() == target.strides() &&
+                          target.is_non_overlapping_and_dense() &&
+                          value.is_conj() == target.is_conj() && value.is_neg() == target.is_neg();
+    const auto dtype = is_alike ? copied_as(target.scalar_type()) : target.scalar_type();
+    const bool is_viewed = dtype != target.scalar_type();
+    auto& pairs = is_alike ? alike[dtype] : unlike_;
+    pairs.values.push_back(is_viewed ? value.view(dtype) : value);
+    pairs.targets.push_back(is_viewed ? target.view(dtype) : target);
+  }
+  for (auto& [dtype, pairs] : alike) alike_.push_back(std::move(pairs));
+}
+
+void EachCopy::run() const {
+  for (const auto& [values, targets] : alike_) at::_foreach_copy_(targets, values);
+  for (std::size_t i = 0; i < unlike_.targets.size(); ++i)
+    unlike_.targets[i].copy_(unlike_.values[i]);
+}
+
 void write_with_retry(c10::function_ref<void()> write) {
   try {
     write();
     return;
   } catch (const c10::Error& error) {
     log_message(LogLevel::warning, "A write to a device failed and is tried again: " +
-                                       clipped(error.what_without_backtrace(), 200));
+                                       clipped(error_text(error), 200));
   }
   try {
     at::accelerator::emptyCache();

@@ -33,6 +33,21 @@ using Bucket = std::vector<std::size_t>;
 /// tensors are not copied; copies have their own memory.
 [[nodiscard]] std::vector<at::Tensor> gather_to_host(at::TensorList tensors);
 
+/// Copies of values[i] into targets[i], of the same device, dtype and shape: on a GPU by few kernels,
+/// and one more for each pair whose strides differ. What they need is allocated before the first.
+class EachCopy {
+ public:
+  EachCopy(at::TensorList values, at::TensorList targets);
+  void run() const;
+
+ private:
+  struct Pairs {
+    std::vector<at::Tensor> values, targets;
+  };
+  std::vector<Pairs> alike_;  // of one dtype and equal strides
+  Pairs unlike_;
+};
+
 /// Runs a write that must not stop half-way: some tensors would keep old values. If it fails,
 /// LibTorch's cached memory is released (the first launch of a kernel needs device memory) and the
 /// whole write is repeated. A second error is passed on: the device and its values are lost.

@@ -16,7 +16,9 @@
 #include <thread>
 
 #include "device_check.hpp"
+#include "messages/error_text.hpp"
 #include "messages/message.hpp"
+#include "parallel_cuda.hpp"
 
 // Functions of LibTorch's own OpenMP and MKL; null if it uses none. Not linked: the wheels contain
 // an OpenMP, and a process should not have two.
@@ -38,19 +40,6 @@ void set_intra_op_threads(int count) {
   if (MKL_Set_Num_Threads_Local != nullptr) MKL_Set_Num_Threads_Local(count);
 }
 
-// Of the current exception.
-std::string current_message() {
-  try {
-    throw;
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  } catch (const std::exception& error) {
-    return error.what();
-  } catch (...) {
-    return "an exception that is no std::exception";
-  }
-}
-
 class FirstError {
  public:
   // To be called in a catch block. Logs at once: other threads may run long, or wait for this one
@@ -64,7 +53,7 @@ class FirstError {
       constexpr std::size_t k_most_bytes = 1000;
       log_message(LogLevel::error,
                   "parallel_on: entry " + std::to_string(entry) + ", on " + device.str() +
-                      ", failed: " + detail::clipped(current_message(), k_most_bytes));
+                      ", failed: " + detail::clipped(detail::current_error_text(), k_most_bytes));
     } catch (...) {  // no memory for a text: the error itself is kept
     }
   }
@@ -101,6 +90,7 @@ void parallel_on(const std::vector<c10::Device>& devices,
     const auto device = stream.device();
     try {
       const at::ThreadLocalStateGuard state(callers);
+      detail::bind_context(device);
       const c10::StreamGuard current(stream);
       set_intra_op_threads(share);
       work(device, entry);

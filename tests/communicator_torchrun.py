@@ -3,18 +3,16 @@
 
 Usage: python communicator_torchrun.py SCENARIO PROGRAM SIMULATE_GPUS, one of the functions below
 and the paths of communicator_worker (for `many_processes`: of that example) and, if built, of simulate_gpus.
-The python is LibTorch's. Exits with 77, which CTest shows as "Skipped", where there is no torchrun
-beside it.
+Exits with 77, which CTest shows as "Skipped", where this Python has no torch, which has torchrun.
 """
+import importlib.util
 import os
-import pathlib
 import re
-import shutil
 import socket
 import subprocess
 import sys
 
-TORCHRUN = pathlib.Path(sys.executable).with_name("torchrun")
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 LIMIT_S = 100  # far more than anything takes, and longer than every tested time-out
 scenario, program, *simulate_gpus = sys.argv[1:]
 
@@ -60,16 +58,19 @@ def torchrun(*arguments, tests, gpus=0, **more):
     simulated = [*simulate_gpus, str(gpus)] if gpus else []
     if gpus:
         more["CUDA_VISIBLE_DEVICES"] = ",".join(str(gpu) for gpu in range(gpus))
-    return start([TORCHRUN, *arguments, "--no-python", *simulated, program,
+    return start([*TORCHRUN, *arguments, "--no-python", *simulated, program,
                   f"--gtest_filter={tests}"], **more)
 
 
-def start_ranks(tests, count=3, victim=None, port=None, **sizes):
-    """Without torchrun: rank 0 serves the store. rank_2=4 tells rank 2 that it is one of 4."""
+def start_ranks(tests, count=3, victim=None, port=None, gpus=(), **sizes):
+    """Without torchrun: rank 0 serves the store. rank_2=4 tells rank 2 that it is one of 4.
+    gpus=("0", "1"): of two simulated GPUs, rank 0 sees the first alone, rank 1 the second."""
     same = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port or free_port()),
             "VICTIM": str(victim)}
-    return [start([program, f"--gtest_filter={tests}"], RANK=str(rank), LOCAL_RANK=str(rank),
-                  WORLD_SIZE=str(sizes.get(f"rank_{rank}", count)), **same)
+    simulated = [*simulate_gpus, "2"] if gpus else []
+    return [start([*simulated, program, f"--gtest_filter={tests}"], RANK=str(rank), LOCAL_RANK=str(rank),
+                  WORLD_SIZE=str(sizes.get(f"rank_{rank}", count)),
+                  CUDA_VISIBLE_DEVICES=gpus[rank] if gpus else "", **same)
             for rank in range(count)]
 
 
@@ -102,12 +103,11 @@ def group_of_4_with_4_gpus(): group(4, gpus=4)
 
 def group_on_real_gpus():
     """By NCCL, which needs a GPU for each rank."""
-    found = 0
-    if shutil.which("nvidia-smi"):
-        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True)
-        found = listed.stdout.count("GPU ")
-    if found < 2:
-        print(f"SKIPPED: needs 2 real GPUs, found {found}")
+    import torch  # takes seconds
+    names = [torch.cuda.get_device_name(gpu) for gpu in range(torch.cuda.device_count())]
+    real = [name for name in names if not name.startswith("Simulated GPU")]
+    if len(real) < 2:
+        print(f"SKIPPED: needs 2 real GPUs, found {len(real)}")
         sys.exit(77)
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0,1")
     [status], _ = finish([torchrun("--standalone", "--nproc-per-node=2", tests="Group.*",
@@ -119,6 +119,19 @@ def local_rank_past_the_gpus():
     [status], [output] = finish([torchrun("--standalone", "--nproc-per-node=3",
                                           tests="Group.KnowsRankSizeAndDevice", gpus=2)])
     expect(status != 0 and "LOCAL_RANK 2" in output, "rank 2 was not refused")
+
+
+def one_visible_gpu_each():
+    """As launchers show them that give each process its own."""
+    statuses, _ = ranks("Group.*", count=2, gpus=("0", "1"))
+    expect(statuses == [0, 0], "a test failed")
+
+
+def one_visible_gpu_for_two():
+    processes = start_ranks("Group.KnowsRankSizeAndDevice", count=2, gpus=("1", "1"))
+    [status], [output] = finish(processes[1:])
+    processes[0].kill()
+    expect(status != 0 and "LOCAL_RANK 1" in output, "rank 1 was not refused")
 
 
 def agents(tests, **more):
@@ -224,13 +237,13 @@ def many_processes():
     alone = numbers()
     expect(len(alone) > 3, "it prints losses and parameters")
     for count in (2, 4):
-        together = numbers(TORCHRUN, "--standalone", f"--nproc-per-node={count}", "--no-python")
+        together = numbers(*TORCHRUN, "--standalone", f"--nproc-per-node={count}", "--no-python")
         expect(len(together) == len(alone), "the output differs")
         close = all(abs(a - b) <= 1e-6 * max(1, abs(a)) for a, b in zip(alone, together))
         expect(close, f"{count} processes end elsewhere")
 
 
-if not TORCHRUN.exists():
-    print(f"SKIPPED: there is no {TORCHRUN}")
+if not importlib.util.find_spec("torch"):
+    print(f"SKIPPED: {sys.executable} has no torch")
     sys.exit(77)
 globals()[scenario]()

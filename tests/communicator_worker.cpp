@@ -74,7 +74,7 @@ TEST(Group, KnowsRankSizeAndDevice) {
   EXPECT_EQ(group().rank(), std::atoi(std::getenv("RANK")));
   EXPECT_EQ(group().size(), std::atoi(std::getenv("WORLD_SIZE")));
   const auto local_rank = std::atoi(std::getenv("LOCAL_RANK"));
-  EXPECT_EQ(group().device(), num_gpus() == 0 ? cpu() : gpu(local_rank));
+  EXPECT_EQ(group().device(), num_gpus() == 0 ? cpu() : num_gpus() == 1 ? gpu(0) : gpu(local_rank));
 }
 
 TEST(Group, ReducesEveryDtypeOnEveryDevice) {

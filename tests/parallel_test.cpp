@@ -2,6 +2,7 @@
 #include <use_gpu/parallel.hpp>
 
 #include <ATen/Parallel.h>
+#include <dlfcn.h>
 #include <pthread.h>
 #include <sys/stat.h>
 #include <torch/types.h>
@@ -47,11 +48,28 @@ std::vector<c10::Device> entries(std::size_t count) {
   return devices;
 }
 
+// Whether this thread has a current CUDA context; asked of the driver.
+bool has_cuda_context() {
+  void* const driver = dlopen("libcuda.so.1", RTLD_NOW);
+  auto* const current = reinterpret_cast<int (*)(void**)>(dlsym(driver, "cuCtxGetCurrent"));
+  void* context = nullptr;
+  EXPECT_EQ(current(&context), 0);
+  return context != nullptr;
+}
+
 // What the action writes to the log.
 std::string log_of(const std::function<void()>& action) {
   testing::internal::CaptureStderr();
   action();
   return testing::internal::GetCapturedStderr();
+}
+
+TEST(ParallelOn, BindsTheDevicesCudaContextToEachThread) {
+  USE_GPU_TEST_NEEDS(1);
+  if (!gpu().is_cuda()) GTEST_SKIP() << "needs CUDA";
+  synchronize(gpu());
+  std::thread([] { EXPECT_FALSE(has_cuda_context()) << "a new thread has none"; }).join();
+  parallel_on(try_all_gpus(), [](c10::Device, int) { EXPECT_TRUE(has_cuda_context()); });
 }
 
 TEST(ParallelOn, CallsTheWorkOnceForEachEntryInAThreadOfItsOwn) {

@@ -82,8 +82,8 @@ class Communicator {
   /// MASTER_PORT; if none of them is set, the group is one rank and needs no network. Binds to the
   /// local address from which MASTER_ADDR is reached. GPU tensors use NCCL if each rank has its own
   /// CUDA GPU; otherwise all use Gloo, through host memory. ArgumentError for a variable that is
-  /// missing or malformed, DeviceError if there are GPUs but none for LOCAL_RANK, CommunicatorError
-  /// if a rank does not join in time.
+  /// missing or malformed, DeviceError if there are GPUs but LOCAL_RANK has none of its own,
+  /// CommunicatorError if a rank does not join in time.
   [[nodiscard]] static Communicator join(
       std::chrono::milliseconds timeout = std::chrono::minutes(5));
 
@@ -97,7 +97,8 @@ class Communicator {
   [[nodiscard]] int rank() const noexcept;
   /// How many processes the group has.
   [[nodiscard]] int size() const noexcept;
-  /// This process's device: gpu(LOCAL_RANK), or the CPU if there is no GPU.
+  /// This process's device: gpu(LOCAL_RANK); gpu(0) if a launcher shows each process only a GPU of
+  /// its own; the CPU if there is no GPU.
   [[nodiscard]] c10::Device device() const noexcept;
 
   /// Reduces x in place. x is strided, on any device, contiguous or not. All ranks get equal bits.

@@ -9,6 +9,7 @@
 #include <use_gpu/log.hpp>
 #include <use_gpu/transfers.hpp>
 
+#include <algorithm>
 #include <array>
 #include <set>
 #include <sstream>
@@ -17,6 +18,7 @@
 #include "communicator/group_state.hpp"
 #include "communicator/nccl_backend_cuda.hpp"
 #include "communicator/wire_tensor.hpp"
+#include "messages/error_text.hpp"
 #include "messages/message.hpp"
 
 namespace use_gpu {
@@ -55,21 +57,40 @@ Backend make_gloo(const c10::intrusive_ptr<c10d::Store>& store, int rank, int si
   return c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, options);
 }
 
-bool each_has_a_cuda_gpu(const std::vector<detail::Peer>& peers) {
+bool nccl_connects(const std::vector<detail::Peer>& peers) {
   std::set<std::string> gpus;
-  for (const auto& peer : peers) gpus.insert(peer.gpu);
-  return gpus.size() == peers.size() && !gpus.contains("");
+  for (const auto& peer : peers) {
+    if (!peer.gpu.empty() && !peer.gpu.starts_with(detail::k_simulated)) gpus.insert(peer.gpu);
+  }
+  return gpus.size() == peers.size();
 }
 
-c10::Device device_of(const detail::LaunchEnvironment& launch) {
-  if (num_gpus() == 0) return cpu();
-  if (launch.local_rank < num_gpus()) return gpu(launch.local_rank);
+[[noreturn]] void throw_no_gpu_left(const detail::LaunchEnvironment& launch) {
   throw DeviceError("Communicator::join: LOCAL_RANK " + std::to_string(launch.local_rank) +
                     " needs a GPU of its own, but this program sees only " +
                     std::to_string(num_gpus()) +
                     ". Start at most that many processes here "
                     "(torchrun --nproc-per-node), or hide the GPUs from all "
                     "(CUDA_VISIBLE_DEVICES=).");
+}
+
+c10::Device device_of(const detail::LaunchEnvironment& launch) {
+  if (num_gpus() == 0) return cpu();
+  if (launch.local_rank < num_gpus()) return gpu(launch.local_rank);
+  // Some launchers show each process its own GPU and no other.
+  if (num_gpus() == 1) return gpu(0);
+  throw_no_gpu_left(launch);
+}
+
+// Throws if the process's only GPU is not its own after all.
+void check_own_gpu(const detail::LaunchEnvironment& launch,
+                   const std::vector<detail::Peer>& peers) {
+  if (num_gpus() == 0 || launch.local_rank < num_gpus()) return;
+  const auto& own = peers[static_cast<std::size_t>(launch.rank)];
+  const auto sharing = std::ranges::count_if(peers, [&](const detail::Peer& peer) {
+    return peer.address == own.address && peer.gpu == own.gpu;
+  });
+  if (sharing > 1) throw_no_gpu_left(launch);
 }
 
 const char* name_of(ReduceOp how) {
@@ -110,18 +131,28 @@ Communicator Communicator::join(std::chrono::milliseconds timeout) {
   state->size = launch->size;
 
   const SigpipeBlocked blocked;
-  auto [store, peers] = detail::meet(*launch, detail::cuda_uuid(state->device), timeout);
+  auto [store, peers] = detail::meet(*launch, detail::gpu_id(state->device), timeout);
+  check_own_gpu(*launch, peers);
   state->peers = std::move(peers);
   const auto& own = state->peers[static_cast<std::size_t>(state->rank)];
+  const auto who =
+      "Communicator::join: rank " + std::to_string(state->rank) + ", at " + own.address;
   try {
     state->gloo = make_gloo(store, state->rank, state->size, own.address, timeout);
-    if (each_has_a_cuda_gpu(state->peers))
-      state->nccl = detail::make_nccl(store, state->rank, state->size, state->device, timeout);
   } catch (const std::exception& error) {
-    throw CommunicatorError(
-        "Communicator::join: rank " + std::to_string(state->rank) + ", at " + own.address +
-        ", cannot connect to the others: " + detail::cause_text(error) + ". Rank 0 is at " +
-        state->peers[0].address + "; every rank must reach every other, on any port.");
+    throw CommunicatorError(who + ", cannot connect to the others: " + detail::error_cause(error) +
+                            ". Rank 0 is at " + state->peers[0].address +
+                            "; every rank must reach every other, on any port.");
+  }
+  if (nccl_connects(state->peers)) {
+    try {
+      state->nccl = detail::make_nccl(store, state->rank, state->size, state->device, timeout);
+    } catch (const std::exception& error) {
+      throw CommunicatorError(who + ", cannot start NCCL on " + state->device.str() + ": " +
+                              detail::error_cause(error) +
+                              ". NCCL_DEBUG=INFO shows what it tried. It needs shared memory: in "
+                              "a container give /dev/shm more (docker run --shm-size=1g).");
+    }
   }
   // Rank 0 may serve the store, and must not leave while others still read from it.
   auto group = Communicator(std::move(state));

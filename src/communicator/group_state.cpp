@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "communicator/nccl_backend_cuda.hpp"
+#include "messages/error_text.hpp"
 #include "messages/message.hpp"
 
 namespace use_gpu::detail {
@@ -31,7 +32,7 @@ GroupState::~GroupState() {
       log_message(LogLevel::warning, "~Communicator: left NCCL without waiting for a peer");
     }
   } catch (const std::exception& error) {
-    log_message(LogLevel::error, "~Communicator: " + cause_text(error));
+    log_message(LogLevel::error, "~Communicator: " + error_cause(error));
   }
 }
 
@@ -86,7 +87,7 @@ void GroupState::take_part(const std::string& operation, const std::function<voi
   try {
     work();
   } catch (const std::exception& error) {
-    if (failure.empty() && size > 1) leave(operation, cause_text(error));
+    if (failure.empty() && size > 1) leave(operation, error_cause(error));
     throw;
   }
 }
@@ -128,7 +129,7 @@ void GroupState::run(const std::string& operation, bool on_nccl, const Start& st
   } catch (const std::exception& error) {
     // Gloo's threads block each other, and would never be joined.
     if (!on_nccl && work && !work->isCompleted()) static_cast<void>(gloo.release());
-    leave(operation, cause_text(error));
+    leave(operation, error_cause(error));
     throw CommunicatorError(failure +
                             ". A rank has died, left or been too late; this communicator "
                             "is no longer usable (torchrun --max-restarts starts a new "
@@ -144,7 +145,7 @@ void GroupState::leave(const std::string& operation, const std::string& cause) {
     gloo.reset();  // closes connections; NCCL's abort may wait for ranks that did not notice yet
     if (const auto leaving = std::exchange(nccl, nullptr)) leaving->abort();
   } catch (const std::exception& error) {
-    log_message(LogLevel::error, "Communicator: " + cause_text(error));
+    log_message(LogLevel::error, "Communicator: " + error_cause(error));
   }
 }
 

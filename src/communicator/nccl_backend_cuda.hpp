@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <string>
+#include <string_view>
 
 namespace c10d {
 class Backend;
@@ -17,11 +18,14 @@ class Work;
 
 namespace use_gpu::detail {
 
+/// How gpu_id starts for a simulated GPU, which NCCL does not know.
+constexpr std::string_view k_simulated = "simulated-";
+
 #ifdef USE_GPU_WITH_NCCL
 
-/// The UUID of a CUDA GPU, the same in every process; empty for any other device, and for a
-/// simulated one, which NCCL does not know.
-[[nodiscard]] std::string cuda_uuid(c10::Device device);
+/// The UUID of a CUDA GPU, the same in every process; of a simulated one with a prefix. Empty for
+/// any other device.
+[[nodiscard]] std::string gpu_id(c10::Device device);
 
 /// Connects at once, so that errors appear now and the store is not needed later.
 [[nodiscard]] c10::intrusive_ptr<c10d::Backend> make_nccl(
@@ -31,9 +35,9 @@ namespace use_gpu::detail {
 /// Returns when the result is there, or throws; after the time-out at the latest.
 void wait_for_nccl(c10d::Work& work, std::chrono::milliseconds timeout);
 
-#else  // no GPU has a UUID, so NCCL is never chosen
+#else  // no GPU has an ID, so NCCL is never chosen
 
-inline std::string cuda_uuid(c10::Device) { return {}; }
+inline std::string gpu_id(c10::Device) { return {}; }
 inline c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store>&, int, int,
                                                    c10::Device, std::chrono::milliseconds) {
   return {};

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "communicator/endpoint.hpp"
+#include "messages/error_text.hpp"
 #include "messages/message.hpp"
 
 namespace use_gpu::detail {
@@ -175,7 +176,7 @@ Rendezvous meet(const LaunchEnvironment& launch, const std::string& gpu,
     } catch (const CommunicatorError&) {
       throw;
     } catch (const std::exception& error) {
-      throw_not_joined(launch, "no group can be reached there: " + cause_text(error) +
+      throw_not_joined(launch, "no group can be reached there: " + error_cause(error) +
                                    ". Is torchrun, or rank 0, still running there?");
     }
   });
@@ -189,15 +190,6 @@ Rendezvous meet(const LaunchEnvironment& launch, const std::string& gpu,
                                  "or rank 0 of this group?");
   }
   return result.get();
-}
-
-std::string cause_text(const std::exception& error) {
-  const auto* const from_c10 = dynamic_cast<const c10::Error*>(&error);
-  std::string text = from_c10 == nullptr ? error.what() : from_c10->what_without_backtrace();
-  text = text.substr(0, text.find('\n'));
-  if (text.starts_with('[') && text.find("] ") != std::string::npos)
-    text.erase(0, text.find("] ") + 2);
-  return clipped(text, 150);
 }
 
 }  // namespace use_gpu::detail

@@ -22,7 +22,7 @@ namespace use_gpu::detail {
 /// What each rank tells the others about itself.
 struct Peer {
   std::string address;  // where its Gloo listens: the local address that reaches MASTER_ADDR
-  std::string gpu;      // the UUID of its CUDA GPU; empty without one
+  std::string gpu;      // its gpu_id
 };
 
 struct Rendezvous {
@@ -35,8 +35,5 @@ struct Rendezvous {
 /// after the time-out, if a rank has another WORLD_SIZE.
 [[nodiscard]] Rendezvous meet(const LaunchEnvironment& launch, const std::string& gpu,
                               std::chrono::milliseconds timeout);
-
-/// The message of a LibTorch exception, without source location and backtrace.
-[[nodiscard]] std::string cause_text(const std::exception& error);
 
 }  // namespace use_gpu::detail

@@ -7,19 +7,13 @@
 #include <use_gpu/device.hpp>
 
 #include <cstdlib>
-#include <string_view>
 
 #include "diagnosis/gpu_probe_cuda.hpp"
+#include "messages/error_text.hpp"
 #include "messages/quiet_warnings.hpp"
 
 namespace use_gpu::detail {
 namespace {
-
-// LibTorch's messages are long; line one has the cause.
-std::string first_line(std::string_view text) {
-  text = text.substr(0, text.find('\n'));
-  return std::string(text.substr(0, text.find_last_not_of(". ") + 1));
-}
 
 template <class Work>
 RuntimeError error_of(const Work& work) {
@@ -27,9 +21,9 @@ RuntimeError error_of(const Work& work) {
     work();
     return {};
   } catch (const c10::AcceleratorError& e) {
-    return {first_line(e.what_without_backtrace()), e.get_error_code()};
+    return {error_cause(e), e.get_error_code()};
   } catch (const c10::Error& e) {
-    return {first_line(e.what_without_backtrace())};
+    return {error_cause(e)};
   }
 }
 

@@ -7,6 +7,7 @@
 #include <use_gpu/tensor.hpp>
 #include <use_gpu/transfers.hpp>
 
+#include <algorithm>
 #include <set>
 #include <thread>
 
@@ -64,6 +65,27 @@ TORCH_LIBRARY_IMPL(aten, CPU, m) {
          torch::CppFunction::makeFromBoxedFunction<&attention>());
 }
 
+// An operation that a new LibTorch adds makes this fail: list it in default_device.cpp.
+TEST(DefaultDeviceGuard, KnowsEveryOperationThatReturnsTheSeedOfItsDropout) {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  int operations = 0;
+  for (const auto& name : dispatcher.getAllOpNames()) {
+    const auto op = dispatcher.findSchema(name);
+    if (!op || name.getNamespace().value_or("") != "aten" ||
+        test::has(name.name, "overrideable")) {  // not CUDA's
+      continue;
+    }
+    const auto& results = op->schema().returns();
+    const bool has_seed = std::any_of(results.begin(), results.end(), [](const auto& result) {
+      return result.name() == "philox_seed" || result.name() == "rng_state";
+    });
+    if (!has_seed) continue;
+    ++operations;
+    EXPECT_TRUE(op->hasKernelForDispatchKey(c10::DispatchKey::DeferredInit)) << op->schema();
+  }
+  EXPECT_GE(operations, 6);
+}
+
 TEST(DefaultDeviceGuard, DoesNotReachTheInsideOfAttention) {
   const auto x = torch::ones({1, 1, 2, 4});
   for (const auto device : try_all_gpus()) {
@@ -91,6 +113,34 @@ TEST(DefaultDeviceGuard, LeavesAloneWhatNamesTheCpuItself) {
   float values[] = {1, 2};
   EXPECT_TRUE(torch::tensor({1, 2, 3}).is_cpu());
   EXPECT_TRUE(torch::from_blob(values, {2}).is_cpu());
+}
+
+template <class Value>
+void expect_values_on_the_host(Value one, Value two) {
+  const Value values[] = {one, two};
+  for (const auto& x : {at::tensor(at::ArrayRef<Value>(values)), at::tensor({one, two}),
+                        at::tensor(at::ArrayRef<Value>(values), at::kDouble)}) {
+    ASSERT_TRUE(x.is_cpu());
+    EXPECT_EQ(x[1].template item<double>(), 2) << x.dtype();
+  }
+  EXPECT_TRUE(at::tensor(one).is_cpu());
+  EXPECT_EQ(at::tensor({one, two}, at::device(gpu())).device(), gpu());
+}
+
+// It fills its result from the host, where it would otherwise find a GPU's memory.
+TEST(DefaultDeviceGuard, LeavesAtTensorOnTheHostWithEachTypeOfItsValues) {
+  USE_GPU_TEST_NEEDS(1);
+  const DefaultDeviceGuard scope(gpu());
+  expect_values_on_the_host<std::uint8_t>(1, 2);
+  expect_values_on_the_host<std::int8_t>(1, 2);
+  expect_values_on_the_host<std::int16_t>(1, 2);
+  expect_values_on_the_host<int>(1, 2);
+  expect_values_on_the_host<std::int64_t>(1, 2);
+  expect_values_on_the_host<float>(1, 2);
+  expect_values_on_the_host<double>(1, 2);
+  EXPECT_TRUE(at::tensor({c10::complex<float>(1, 2)}).is_cpu());
+  EXPECT_TRUE(at::tensor({c10::complex<double>(1, 2)}).is_cpu());
+  EXPECT_EQ(at::empty({2}, at::kFloat).device(), gpu());
 }
 
 TEST(DefaultDeviceGuard, Nests) {

@@ -121,9 +121,36 @@ const Idiom k_idioms[] = {
        w.x.index_put_({indices}, 2);
      }},
     {"mask read", [](World& w) { (void)w.x.index({w.x > 0.5}); }, 1},
+    {"one_hot", [](World& w) { (void)torch::one_hot(w.labels); }},
+    {"normal of deviations", [](World& w) { (void)at::normal(w.x, w.x); }},
+    {"histc", [](World& w) { (void)w.x.histc(4); }},
+    {"one_hot of 4", [](World& w) { (void)torch::one_hot(w.labels, 4); }},
+    {"multinomial", [](World& w) { (void)w.x.multinomial(2); }},
+    {"linalg_inv", [](World& w) { (void)torch::linalg_inv(torch::eye(3, w.first)); }},
+    {"linalg_inv_ex", [](World& w) { (void)torch::linalg_inv_ex(torch::eye(3, w.first)); }},
+    {"linalg_cholesky", [](World& w) { (void)torch::linalg_cholesky(torch::eye(3, w.first)); }},
+    {"clip_grad_norm_",
+     [](World& w) { torch::nn::utils::clip_grad_norm_(w.net->parameters(), 1); }},
+    {"ctc_loss",
+     [](World& w) {
+       const auto lengths = torch::tensor({8}, torch::TensorOptions(w.first).dtype(torch::kLong));
+       (void)torch::ctc_loss(w.x.unsqueeze(1).log_softmax(2),
+                             w.labels.slice(0, 0, 2).unsqueeze(0) + 1, lengths, lengths - 6);
+     }},
     {"mask write", [](World& w) { w.x.index_put_({w.x > 0.9}, 0.5); }},
     {"masked_fill", [](World& w) { (void)w.x.masked_fill(w.x > 0.9, 0.5); }},
     {"masked_select", [](World& w) { (void)w.x.masked_select(w.x > 0.5); }, 1},
+    {"mode", [](World& w) { (void)w.x.mode(); }},
+    {"mode of long rows",
+     [](World& w) {
+       (void)w.x.new_zeros({3, 2049}).mode();
+     },
+     15},
+    {"mode of long columns",
+     [](World& w) {
+       (void)w.x.new_zeros({2049, 2}).mode(0);
+     },
+     10},
     {"nonzero", [](World& w) { (void)w.x.nonzero(); }, 1},
     {"index by cpu indices",
      [](World& w) {
@@ -390,13 +417,15 @@ TEST_P(OfEachIdiom, TheLedgerSaysWhatTheRuntimeCopied) {
 // LibTorch's own kernels, launched and not computed: what they read back are unspecified values.
 TEST(KernelsOwnReads, AreItemReadsOfTheLedger) {
   NEEDS_TWO_SIMULATED_GPUS;
-  if (!test::runtime_function<bool()>("simulated_cuda_is_dry_run")()) {
-    GTEST_SKIP() << "needs simulate_gpus --dry-run";
-  }
+  if (!test::is_dry_run()) GTEST_SKIP() << "needs simulate_gpus --dry-run";
   const auto x = torch::zeros({8, 16}, gpu(0));
   const auto mask = torch::zeros({8, 16}, torch::TensorOptions(gpu(0)).dtype(torch::kBool));
   const auto labels = torch::zeros({8}, torch::TensorOptions(gpu(0)).dtype(torch::kLong));
   const auto empty = labels.slice(0, 0, 0);
+  const auto sparse = [&](std::int64_t count) {
+    return torch::sparse_coo_tensor(labels.slice(0, 0, count).unsqueeze(0), x[0].slice(0, 0, count),
+                                    {4}, x.options(), /*is_coalesced=*/false);
+  };
   const std::pair<const char*, std::function<void()>> operations[] = {
       {"_unique", [&] { (void)torch::_unique(labels); }},
       {"_unique2", [&] { (void)torch::_unique2(labels); }},
@@ -407,6 +436,10 @@ TEST(KernelsOwnReads, AreItemReadsOfTheLedger) {
       {"equal, other sizes", [&] { (void)x.equal(labels); }},
       {"masked_select", [&] { (void)x.masked_select(mask); }},
       {"masked_select of nothing", [&] { (void)empty.masked_select(empty > 0); }},
+      {"mode", [&] { (void)x.mode(); }},
+      {"mode of a number", [&] { (void)torch::zeros({}, gpu(0)).mode(); }},
+      {"_coalesce", [&] { (void)sparse(2).coalesce(); }},
+      {"_coalesce of one value", [&] { (void)sparse(1).coalesce(); }},
       {"nonzero", [&] { (void)x.nonzero(); }},
       {"nonzero of nothing", [&] { (void)empty.nonzero(); }},
       {"repeat_interleave of nothing", [&] { (void)torch::repeat_interleave(empty); }},
@@ -423,6 +456,16 @@ TEST(KernelsOwnReads, AreItemReadsOfTheLedger) {
     }
     EXPECT_EQ(ledger.item_reads(), counted_by_runtime().to_host - before.to_host) << name;
   }
+}
+
+TEST(KernelsOwnReads, OfModeAreFiveForALongRow) {
+  NEEDS_TWO_SIMULATED_GPUS;
+  if (!test::is_dry_run()) GTEST_SKIP() << "needs simulate_gpus --dry-run";
+  const auto x = torch::zeros({3, 2049}, gpu(0));
+  const auto before = counted_by_runtime();
+  // As nothing was computed, it refuses what it has read of the first row.
+  EXPECT_THROW((void)x.mode(), c10::Error);
+  EXPECT_EQ(counted_by_runtime().to_host - before.to_host, 5);
 }
 
 INSTANTIATE_TEST_SUITE_P(Transfers, OfEachIdiom, testing::ValuesIn(k_idioms), test_name);

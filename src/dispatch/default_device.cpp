@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include <use_gpu/default_device.hpp>
 
+#include <ATen/ops/tensor.h>
 #include <torch/library.h>
+#include <unwind.h>
+
+#include <cstdint>
 
 #include "device_check.hpp"
 #include "dispatch/dispatch_scope.hpp"
@@ -9,7 +13,7 @@
 namespace use_gpu {
 namespace {
 
-// All factories that take a device and no tensor, except from_file (its memory is the host's) and
+// All factories that take a device and no tensor, except empty.memory_format (below), from_file (its memory is the host's) and
 // LibTorch's internal ones (_cudnn_init_dropout_state, _make_dep_token).
 // clang-format off: several names to a line
 constexpr const char* k_factories[] = {
@@ -24,7 +28,6 @@ constexpr const char* k_factories[] = {
     "bartlett_window.periodic",
     "blackman_window",
     "blackman_window.periodic",
-    "empty.memory_format",
     "empty.names",
     "empty_permuted",
     "empty_strided",
@@ -79,9 +82,11 @@ constexpr const char* k_with_host_tensors[] = {
     "_cudnn_attention_forward",
     "_efficient_attention_forward",
     "_flash_attention_forward",
+    "_flash_attention_forward.quantized",
     "_scaled_dot_product_cudnn_attention",
     "_scaled_dot_product_efficient_attention",
     "_scaled_dot_product_flash_attention",
+    "_scaled_dot_product_flash_attention.quantized",
 };
 
 // Fills in the device of DefaultDeviceGuard where the call names none.
@@ -99,6 +104,46 @@ void factory(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit
   op.redispatchBoxed(keys & detail::k_keys_below, stack);
 }
 
+template <class... Value>
+bool is_tensor_of(std::uintptr_t function) {
+  const auto start_of = [](auto* overload) { return reinterpret_cast<std::uintptr_t>(overload); };
+  return ((function ==
+           start_of(static_cast<at::Tensor (*)(at::ArrayRef<Value>, const at::TensorOptions&)>(
+               &at::tensor))) ||
+          ...);
+}
+
+// Whether at::tensor(values) has made this call. It writes the values from the host and would crash
+// on a GPU, but only the stack tells it from other callers of at::empty.
+bool is_called_by_at_tensor() {
+  struct Search {
+    bool found;
+    int frames;
+  };
+  constexpr int k_most_frames = 16;  // the dispatcher's are fewer than ten
+  Search search{};
+  const auto look = [](_Unwind_Context* frame, void* argument) {
+    auto& [found, frames] = *static_cast<Search*>(argument);
+    found =
+        is_tensor_of<bool, std::uint8_t, std::int8_t, std::int16_t, int, std::int64_t, float,
+                     double, c10::Half, c10::BFloat16, c10::complex<float>, c10::complex<double>>(
+            _Unwind_GetRegionStart(frame));
+    return found || ++frames == k_most_frames ? _URC_END_OF_STACK : _URC_NO_REASON;
+  };
+  _Unwind_Backtrace(look, &search);
+  return search.found;
+}
+
+// The tensor of at::tensor(values) stays on the host, as torch::tensor's does.
+void empty(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  const auto device = detail::DispatchState::current().factory_device;
+  if (device && !device->is_cpu() && is_called_by_at_tensor()) {
+    op.redispatchBoxed(keys & detail::k_keys_below, stack);
+  } else {
+    factory(op, keys, stack);
+  }
+}
+
 void without_factory_device(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                             torch::jit::Stack* stack) {
   auto state = detail::DispatchState::current();
@@ -111,6 +156,7 @@ TORCH_LIBRARY_IMPL(aten, DeferredInit, library) {
   for (const char* name : k_with_host_tensors) {
     library.impl(name, torch::CppFunction::makeFromBoxedFunction<&without_factory_device>());
   }
+  library.impl("empty.memory_format", torch::CppFunction::makeFromBoxedFunction<&empty>());
   for (const char* name : k_factories) {
     library.impl(name, torch::CppFunction::makeFromBoxedFunction<&factory>());
   }

@@ -136,12 +136,15 @@ at::Scalar local_scalar_dense(c10::DispatchKeySet keys, const at::Tensor& self) 
 // Operations whose kernels on a device read a size or a result back without telling the dispatcher.
 // clang-format off: several names to a line
 constexpr const char* k_reading_operations[] = {
+    "_coalesce",
     "_unique",
     "_unique2",
     "bincount",
     "equal",
     "masked_select",
     "masked_select.out",
+    "mode",
+    "mode.values",
     "nonzero",
     "nonzero.out",
     "repeat_interleave.Tensor",
@@ -158,6 +161,13 @@ bool is_same_memory(const at::Tensor& a, const at::Tensor& b) {
          a.dtype() == b.dtype() && a.is_conj() == b.is_conj() && a.is_neg() == b.is_neg();
 }
 
+// Of each row that is too long for its other kernel, its CUDA kernel reads five counts.
+int reads_of_mode(const at::Tensor& x, std::int64_t dim) {
+  constexpr std::int64_t k_longest_row = 2048;
+  const auto size = x.dim() == 0 ? 1 : x.size(dim);
+  return size <= k_longest_row ? 0 : static_cast<int>(5 * (x.numel() / size));
+}
+
 // How many values such a kernel reads. tests/ledger_truth_test.cpp checks this.
 int reads_of(const std::string& name, c10::ArrayRef<c10::IValue> arguments) {
   const at::Tensor& self = arguments[0].toTensor();
@@ -168,6 +178,8 @@ int reads_of(const std::string& name, c10::ArrayRef<c10::IValue> arguments) {
     return self.sizes() == other.sizes() && !is_same_memory(self, other) ? 1 : 0;
   }
   if (name == "bincount") return 2;  // its least and its greatest value
+  if (name == "_coalesce") return self._nnz() < 2 ? 0 : 1;
+  if (name == "mode") return reads_of_mode(self, arguments[1].toInt());
   if (name == "repeat_interleave") return arguments[1].isNone() ? 2 : 0;  // unless told the size
   return 1;
 }

@@ -55,3 +55,14 @@ def matches(file, pattern):
     if not (FOLDER / file).exists():
         return []
     return [found.groups() for found in re.finditer(pattern, (FOLDER / file).read_text(), re.M)]
+
+
+def tables(file):
+    """Of tables whose columns are two spaces apart, with an empty line before each: the rows under each
+    heading, as (name, {column: whole number})."""
+    found = {}
+    text = (FOLDER / file).read_text() if (FOLDER / file).exists() else ""
+    for table in text.split("\n\n")[1:]:
+        (title, *columns), *rows = [re.split(r"  +", line.strip()) for line in table.strip().splitlines()]
+        found[title] = [(name, dict(zip(columns, map(int, numbers)))) for name, *numbers in rows]
+    return found

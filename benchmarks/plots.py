@@ -6,7 +6,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from measured import ROOT, benchmarks
+from measured import ROOT, benchmarks, tables
 
 plt.rcParams.update({"font.size": 13, "axes.grid": True, "grid.alpha": 0.3, "axes.axisbelow": True,
                      "lines.linewidth": 2, "figure.figsize": (8, 5.4), "savefig.dpi": 150})
@@ -103,6 +103,26 @@ def two_gpus(times, context):
     return figure
 
 
+def calls(title, rows):
+    """rows: (way, {what: how many}), counted: the same on every machine."""
+    shown = ("kernels", "to device", "to host", "waits")
+    figure, axes = plt.subplots(layout="constrained", figsize=(8, 1.6 + 0.75 * len(rows)))
+    figure.suptitle(title, fontsize=16)
+    axes.set_title("counted on a simulated GPU, whose times mean nothing", fontsize=12, loc="right")
+    for i, what in enumerate(shown):
+        places = [row + (i - 1.5) * 0.2 for row in range(len(rows))]
+        drawn = axes.barh(places, [counts[what] for _, counts in rows], height=0.2,
+                          label={"to device": "copies to the GPU", "to host": "copies to the host"}.get(what, what))
+        axes.bar_label(drawn, padding=4, fontsize=10)
+    axes.set_xscale("symlog", linthresh=1)
+    axes.set_xlim(0, 20000)
+    axes.set_yticks(range(len(rows)), [way for way, _ in rows])
+    axes.invert_yaxis()
+    axes.grid(axis="y", visible=False)
+    axes.legend(loc="lower right")
+    return figure
+
+
 folder = ROOT / "docs/plots"
 folder.mkdir(parents=True, exist_ok=True)
 for draw in (matmul, norm_log, transfer, two_gpus):
@@ -110,3 +130,8 @@ for draw in (matmul, norm_log, transfer, two_gpus):
     if times:
         draw(times, context).savefig(folder / f"{draw.__name__}.png")
         print(f"drawn: docs/plots/{draw.__name__}.png")
+
+for title, rows in tables("calls.txt").items():
+    name = "calls_" + title.split(":")[0].lower().replace(" ", "_")
+    calls(title, rows).savefig(folder / f"{name}.png")
+    print(f"drawn: docs/plots/{name}.png")

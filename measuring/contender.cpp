@@ -13,6 +13,8 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "measuring/contender_cuda.hpp"
+
 namespace {
 
 constexpr std::size_t k_least_rounds = 3;
@@ -116,11 +118,7 @@ std::string speed_up(const Figure& slow, const Figure& fast) {
   return slow.time && fast.time ? number(slow.time->median / fast.time->median) + "x" : "";
 }
 
-bool is_simulated(c10::Device device) {
-  if (!device.is_cuda()) return false;
-  const auto cards = use_gpu::query_gpus().gpus;  // all of them are, or none
-  return !cards.empty() && cards.front().name.starts_with("Simulated GPU");
-}
+bool is_simulated(c10::Device device) { return model_of(device).starts_with("Simulated GPU"); }
 
 std::string label(c10::Device device) {
   return device.str() + (is_simulated(device) ? " SIMULATED" : "");
@@ -128,8 +126,10 @@ std::string label(c10::Device device) {
 
 std::string machine() {
   std::string text = cpu_name() + ", " + std::to_string(at::get_num_threads()) + " threads; ";
-  const auto report = use_gpu::query_gpus();
-  for (const auto& gpu : report.gpus) text += gpu.name + ", ";
-  return text + (report.gpus.empty() ? "no GPU; " : "CUDA " + report.cuda_version + "; ") +
+  // Only GPUs that the program can use: the driver's report ignores CUDA_VISIBLE_DEVICES.
+  for (int i = 0; i < use_gpu::num_gpus(); ++i) text += model_of(use_gpu::gpu(i)) + ", ";
+  return text +
+         (use_gpu::num_gpus() == 0 ? "no GPU; "
+                                   : "CUDA " + use_gpu::query_gpus().cuda_version + "; ") +
          "LibTorch " TORCH_VERSION;
 }

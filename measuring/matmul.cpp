@@ -12,11 +12,7 @@
 namespace {
 
 // Set before each product, for the whole process: not from two threads at a time.
-void allow_tf32(bool allow) {
-  at::globalContext().setFloat32Precision(
-      at::Float32Backend::CUDA, at::Float32Op::MATMUL,
-      allow ? at::Float32Precision::TF32 : at::Float32Precision::IEEE);
-}
+void allow_tf32(bool allow) { at::globalContext().setAllowTF32CuBLAS(allow); }
 
 // Of mean 0, so that rounding errors add up as random ones do.
 at::Tensor random_matrix(std::int64_t n, c10::Device device, c10::ScalarType dtype) {

@@ -65,6 +65,14 @@ std::vector<Contender> norm_log_contenders(c10::Device device) {
                    return on_host(log.values());
                  },
                  are_right});
+  all.push_back({"select and copy_ by hand",
+                 {device},
+                 [norm, device] {
+                   const auto norms = torch::empty({k_products}, device);
+                   for (std::int64_t i = 0; i < k_products; ++i) norms.select(0, i).copy_(norm(i));
+                   return std::vector{norms.cpu()};
+                 },
+                 are_right});
   all.push_back({"no log",
                  {device},
                  [norm] {

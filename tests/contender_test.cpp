@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "measuring/contender.hpp"
 
+#include <ATen/Context.h>
 #include <ATen/Functions.h>
 
 #include <cmath>
@@ -89,7 +90,23 @@ TEST(TextOf, HasAUnitThatFitsAndNoExponents) {
 
 TEST(Label, SaysSoOfSimulatedGpus) {
   EXPECT_EQ(label(cpu()), "cpu");
-  EXPECT_EQ(label(c10::Device(c10::kCUDA, 1)), test::simulated() ? "cuda:1 SIMULATED" : "cuda:1");
+  for (int i = 0; i < num_gpus(); ++i)
+    EXPECT_EQ(label(gpu(i)), gpu(i).str() + (test::simulated() ? " SIMULATED" : ""));
+}
+
+TEST(Machine, NamesTheGpusThatTheProgramCanUse) {
+  const auto text = machine();
+  EXPECT_EQ(test::has(text, "; no GPU; LibTorch"), num_gpus() == 0) << text;
+  EXPECT_EQ(test::has(text, "Simulated GPU"), test::simulated()) << text;
+}
+
+// TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1, with which CTest runs it once more, changes LibTorch's default.
+TEST(MatmulTest, DecidesOnTf32ItselfWhateverTheEnvironmentSays) {
+  USE_GPU_TEST_NEEDS(1);
+  const Matmul matmul(4, gpu(), k_float32);
+  EXPECT_FALSE(at::globalContext().allowTF32CuBLAS());
+  (void)Matmul(4, gpu(), k_tf32).product();
+  EXPECT_FALSE(at::globalContext().allowTF32CuBLAS());
 }
 
 TEST(SpeedUp, IsTheRatioOfTheMediansWhereBothHaveOne) {

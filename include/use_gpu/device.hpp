@@ -56,11 +56,12 @@ void synchronize(c10::Device device);
 
 /// What device_memory() returns.
 struct DeviceMemory {
-  std::uint64_t free_bytes;   ///< what can still be allocated
-  std::uint64_t total_bytes;  ///< what the device has
+  std::uint64_t free_bytes;   ///< what the driver can still give
+  std::uint64_t total_bytes;  ///< what the device has, without what the driver keeps for itself
 };
 
-/// The device's memory as the driver counts it, for all processes; nullopt if the device does not
+/// The device's memory as the driver counts it, for all processes. What LibTorch has freed and keeps
+/// in its cache is not free here (at::accelerator::emptyCache() returns it). nullopt if the device does not
 /// report it (the CPU). Does not synchronize. DeviceError if the device is not there.
 [[nodiscard]] std::optional<DeviceMemory> device_memory(c10::Device device);
 

@@ -4,6 +4,7 @@
 // in the order of the calls.
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <utility>
@@ -107,11 +108,12 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   return cudaSuccess;
 }
 
-// Each step is a node. Only their number is available.
+// Each step is a node; in a dry run also what is counted in place of NVIDIA's libraries. Only their number is
+// available.
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, std::size_t* count) {
   SIMULATED_CUDA_ENTER();
   if (nodes) return fail(cudaErrorNotSupported);
-  *count = graph->recording->steps.size();
+  *count = std::max(graph->recording->steps.size(), graph->recording->counted.size());
   return cudaSuccess;
 }
 

@@ -104,22 +104,26 @@ def two_gpus(times, context):
 
 
 def calls(title, rows):
-    """rows: (way, {what: how many}), counted: the same on every machine."""
-    shown = ("kernels", "to device", "to host", "waits")
-    figure, axes = plt.subplots(layout="constrained", figsize=(8, 1.6 + 0.75 * len(rows)))
+    """rows: (way, {column of benchmarks/calls: how many}); the same on every machine."""
+    columns = {"kernels, and copies on the GPU": ("kernels", "on device"), "copies to the GPU": ("to device",),
+               "copies to the host": ("to host",), "waits of the host": ("waits",)}
+    drawn = {name: [sum(counts[column] for column in those) for _, counts in rows]
+             for name, those in columns.items()}
+    drawn = {name: numbers for name, numbers in drawn.items() if any(numbers)}
+    figure, axes = plt.subplots(layout="constrained", figsize=(8, 2.4 + 0.75 * len(rows)))
     figure.suptitle(title, fontsize=16)
-    axes.set_title("counted on a simulated GPU, whose times mean nothing", fontsize=12, loc="right")
-    for i, what in enumerate(shown):
-        places = [row + (i - 1.5) * 0.2 for row in range(len(rows))]
-        drawn = axes.barh(places, [counts[what] for _, counts in rows], height=0.2,
-                          label={"to device": "copies to the GPU", "to host": "copies to the host"}.get(what, what))
-        axes.bar_label(drawn, padding=4, fontsize=10)
+    axes.set_title("counted on a simulated GPU, for which times mean nothing", fontsize=12, loc="right")
+    height = 0.8 / len(drawn)
+    for i, (name, numbers) in enumerate(drawn.items()):
+        places = [row + (i - (len(drawn) - 1) / 2) * height for row in range(len(rows))]
+        axes.bar_label(axes.barh(places, numbers, height, label=name), padding=4, fontsize=10)
     axes.set_xscale("symlog", linthresh=1)
-    axes.set_xlim(0, 20000)
+    axes.set_xticks([0, 1, 10, 100, 1000], ["0", "1", "10", "100", "1000"])
+    axes.set_xlim(0, 10000)
     axes.set_yticks(range(len(rows)), [way for way, _ in rows])
     axes.invert_yaxis()
     axes.grid(axis="y", visible=False)
-    axes.legend(loc="lower right")
+    figure.legend(loc="outside lower right", ncols=2)
     return figure
 
 

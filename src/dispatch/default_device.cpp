@@ -89,18 +89,23 @@ constexpr const char* k_with_host_tensors[] = {
     "_scaled_dot_product_flash_attention.quantized",
 };
 
-// Fills in the device of DefaultDeviceGuard where the call names none.
+// The argument to which DefaultDeviceGuard gives its device; null if the call has one, or no guard is
+// open.
+c10::IValue* missing_device(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  if (!detail::DispatchState::current().factory_device) return nullptr;
+  const auto& arguments = op.schema().arguments();
+  const auto first = stack->size() - arguments.size();
+  const auto argument = [&](const char* name) {
+    return &(*stack)[first + static_cast<std::size_t>(*op.schema().argumentIndexWithName(name))];
+  };
+  const auto& pinned = *argument("pin_memory");
+  const bool is_pinned = pinned.isBool() && pinned.toBool();
+  return argument("device")->isNone() && !is_pinned ? argument("device") : nullptr;
+}
+
 void factory(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-  if (const auto device = detail::DispatchState::current().factory_device) {
-    const auto& arguments = op.schema().arguments();
-    const auto first = stack->size() - arguments.size();
-    const auto argument = [&](const char* name) -> c10::IValue& {
-      return (*stack)[first + static_cast<std::size_t>(*op.schema().argumentIndexWithName(name))];
-    };
-    const auto& pinned = argument("pin_memory");
-    const bool is_pinned = pinned.isBool() && pinned.toBool();
-    if (argument("device").isNone() && !is_pinned) argument("device") = *device;
-  }
+  if (auto* const device = missing_device(op, stack))
+    *device = *detail::DispatchState::current().factory_device;
   op.redispatchBoxed(keys & detail::k_keys_below, stack);
 }
 
@@ -120,7 +125,7 @@ bool is_called_by_at_tensor() {
     bool found;
     int frames;
   };
-  constexpr int k_most_frames = 16;  // the dispatcher's are fewer than ten
+  constexpr int k_most_frames = 10;  // the dispatcher's are fewer than ten
   Search search{};
   const auto look = [](_Unwind_Context* frame, void* argument) {
     auto& [found, frames] = *static_cast<Search*>(argument);
@@ -136,8 +141,7 @@ bool is_called_by_at_tensor() {
 
 // The tensor of at::tensor(values) stays on the host, as torch::tensor's does.
 void empty(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-  const auto device = detail::DispatchState::current().factory_device;
-  if (device && !device->is_cpu() && is_called_by_at_tensor()) {
+  if (missing_device(op, stack) != nullptr && is_called_by_at_tensor()) {
     op.redispatchBoxed(keys & detail::k_keys_below, stack);
   } else {
     factory(op, keys, stack);

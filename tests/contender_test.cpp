@@ -100,7 +100,7 @@ TEST(Machine, NamesTheGpusThatTheProgramCanUse) {
   EXPECT_EQ(test::has(text, "Simulated GPU"), test::simulated()) << text;
 }
 
-// TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1, with which CTest runs it once more, changes LibTorch's default.
+// CTest runs it once more with TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1, which changes the default.
 TEST(MatmulTest, DecidesOnTf32ItselfWhateverTheEnvironmentSays) {
   USE_GPU_TEST_NEEDS(1);
   const Matmul matmul(4, gpu(), k_float32);

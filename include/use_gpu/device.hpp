@@ -60,9 +60,10 @@ struct DeviceMemory {
   std::uint64_t total_bytes;  ///< what the device has, without what the driver keeps for itself
 };
 
-/// The device's memory as the driver counts it, for all processes. What LibTorch has freed and keeps
-/// in its cache is not free here (at::accelerator::emptyCache() returns it). nullopt if the device does not
-/// report it (the CPU). Does not synchronize. DeviceError if the device is not there.
+/// The device's memory as the driver counts it, for all processes; nullopt if the device does not
+/// report it (the CPU). What LibTorch has freed and keeps in its cache is not free here;
+/// at::accelerator::emptyCache() returns it. Does not synchronize. DeviceError if the device is not
+/// there.
 [[nodiscard]] std::optional<DeviceMemory> device_memory(c10::Device device);
 
 }  // namespace use_gpu

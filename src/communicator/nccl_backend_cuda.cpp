@@ -4,6 +4,7 @@
 #include <ATen/cuda/CUDAContext.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 #include <use_gpu/communicator.hpp>
+#include <use_gpu/log.hpp>
 
 #include <cstdlib>
 #include <future>
@@ -17,9 +18,11 @@ namespace use_gpu::detail {
 std::string gpu_id(c10::Device device) {
   if (!device.is_cuda()) return {};
   const auto& properties = *at::cuda::getDeviceProperties(device.index());
-  const bool is_simulated = std::string_view(properties.name).starts_with("Simulated GPU");
-  return std::string(is_simulated ? k_simulated : "") +
-         hex(std::as_bytes(std::span(properties.uuid.bytes)));
+  const auto uuid = hex(std::as_bytes(std::span(properties.uuid.bytes)));
+  if (!std::string_view(properties.name).starts_with("Simulated GPU")) return uuid;
+  log_message(LogLevel::debug, "Communicator: " + device.str() +
+                                   " is simulated, which NCCL does not know: Gloo is used");
+  return std::string(k_simulated) + uuid;
 }
 
 c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store>& store, int rank,

@@ -23,8 +23,8 @@ constexpr std::string_view k_simulated = "simulated-";
 
 #ifdef USE_GPU_WITH_NCCL
 
-/// The UUID of a CUDA GPU, the same in every process; of a simulated one with a prefix. Empty for
-/// any other device.
+/// The UUID of a CUDA GPU, the same in every process; of a simulated one with a prefix, which
+/// the log then mentions. Empty for any other device.
 [[nodiscard]] std::string gpu_id(c10::Device device);
 
 /// Connects at once, so that errors appear now and the store is not needed later.

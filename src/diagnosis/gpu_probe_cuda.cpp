@@ -46,7 +46,9 @@ std::optional<CudaFacts> probe_cuda() {
   const cudaError_t code = answer(cudaGetDeviceCount(&count));
   answer(cudaDriverGetVersion(&driver));
   answer(cudaRuntimeGetVersion(&runtime));
-  CudaFacts facts{.driver_version = version(driver), .runtime_version = version(runtime)};
+  CudaFacts facts;
+  facts.driver_version = version(driver);
+  facts.runtime_version = version(runtime);
   if (code != cudaSuccess) {
     facts.error = {"CUDA error " + std::to_string(code) + ": " + cudaGetErrorString(code), code};
     return facts;

@@ -13,8 +13,9 @@
 namespace use_gpu {
 namespace {
 
-// All factories that take a device and no tensor, except empty.memory_format (below), from_file (its memory is the host's) and
-// LibTorch's internal ones (_cudnn_init_dropout_state, _make_dep_token).
+// All factories that take a device and no tensor, except empty.memory_format (see below), from_file
+// (its memory is the host's) and LibTorch's internal ones (_cudnn_init_dropout_state,
+// _make_dep_token).
 // clang-format off: several names to a line
 constexpr const char* k_factories[] = {
     "_efficientzerotensor",
@@ -89,8 +90,8 @@ constexpr const char* k_with_host_tensors[] = {
     "_scaled_dot_product_flash_attention.quantized",
 };
 
-// The argument to which DefaultDeviceGuard gives its device; null if the call has one, or no guard is
-// open.
+// The argument that gets the DefaultDeviceGuard's device; null if the call names one, or if no
+// guard is open.
 c10::IValue* missing_device(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (!detail::DispatchState::current().factory_device) return nullptr;
   const auto& arguments = op.schema().arguments();

@@ -33,8 +33,8 @@ using Bucket = std::vector<std::size_t>;
 /// tensors are not copied; copies have their own memory.
 [[nodiscard]] std::vector<at::Tensor> gather_to_host(at::TensorList tensors);
 
-/// Copies of values[i] into targets[i], of the same device, dtype and shape: on a GPU by few kernels,
-/// and one more for each pair whose strides differ. What they need is allocated before the first.
+/// Copies of values[i] into targets[i], of the same device, dtype and shape: on a GPU by few
+/// kernels, and one more for each pair whose strides differ. Allocates only when it is made.
 class EachCopy {
  public:
   EachCopy(at::TensorList values, at::TensorList targets);

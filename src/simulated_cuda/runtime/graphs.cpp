@@ -108,8 +108,8 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   return cudaSuccess;
 }
 
-// Each step is a node; in a dry run also what is counted in place of NVIDIA's libraries. Only their number is
-// available.
+// Each step is a node; in a dry run so is what is counted in place of NVIDIA's libraries. Only the
+// number of nodes is available.
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, std::size_t* count) {
   SIMULATED_CUDA_ENTER();
   if (nodes) return fail(cudaErrorNotSupported);

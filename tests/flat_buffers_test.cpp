@@ -122,15 +122,28 @@ TEST(EachCopy, CopiesEveryDtypeAlsoInOneCall) {
 TEST(EachCopy, CopiesWhateverTheStrides) {
   for (const auto device : try_all_gpus()) {
     const auto z = torch::view_as_complex(torch::rand({2, 3, 2}, device));
-    const auto values = {torch::rand({2, 3}, device), torch::rand({3, 2}, device).t(), z, z.conj()};
-    std::vector<at::Tensor> targets{torch::zeros({3, 2}, device).t(),
-                                    torch::zeros({2, 6}, device).slice(1, 0, 6, 2),
-                                    torch::zeros_like(z).conj(), torch::zeros_like(z)};
+    const auto values = {torch::rand({2, 3}, device), torch::rand({3, 2}, device).t(), z, z.conj(),
+                         z.conj()};
+    std::vector<at::Tensor> targets{
+        torch::zeros({3, 2}, device).t(), torch::zeros({2, 6}, device).slice(1, 0, 6, 2),
+        torch::zeros_like(z).conj(), torch::zeros_like(z), torch::zeros_like(z).conj()};
     EachCopy(std::vector<at::Tensor>(values), targets).run();
     if (test::is_dry_run()) continue;
     std::size_t i = 0;
     for (const auto& value : values) EXPECT_TRUE(targets[i++].equal(value)) << i;
   }
+}
+
+TEST(EachCopy, TellsAutogradThatTheValuesChanged) {
+  std::vector<at::Tensor> targets{torch::zeros({3}), torch::zeros({3}, at::kUInt16),
+                                  torch::zeros({2, 3}).t()};
+  std::vector<at::Tensor> values;
+  for (const auto& x : targets) values.push_back(torch::ones_like(x).contiguous());
+  {
+    const c10::InferenceMode inference;
+    EachCopy(values, targets).run();
+  }
+  for (const auto& x : targets) EXPECT_GT(x._version(), 0) << x;
 }
 
 TEST(EachCopy, TakesFewKernelsAlsoBesideATensorThatIsUnlike) {

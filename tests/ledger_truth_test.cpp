@@ -437,6 +437,10 @@ TEST(KernelsOwnReads, AreItemReadsOfTheLedger) {
       {"masked_select", [&] { (void)x.masked_select(mask); }},
       {"masked_select of nothing", [&] { (void)empty.masked_select(empty > 0); }},
       {"mode", [&] { (void)x.mode(); }},
+      {"mode of long rows of bool",
+       [&] {
+         (void)mask.new_zeros({3, 2049}).mode();
+       }},
       {"mode of a number", [&] { (void)torch::zeros({}, gpu(0)).mode(); }},
       {"_coalesce", [&] { (void)sparse(2).coalesce(); }},
       {"_coalesce of one value", [&] { (void)sparse(1).coalesce(); }},

@@ -82,8 +82,8 @@ class Communicator {
   /// MASTER_PORT; if none of them is set, the group is one rank and needs no network. Binds to the
   /// local address from which MASTER_ADDR is reached. GPU tensors use NCCL if each rank has its own
   /// CUDA GPU; otherwise all use Gloo, through host memory. ArgumentError for a variable that is
-  /// missing or malformed, DeviceError if there are GPUs but LOCAL_RANK has none of its own,
-  /// CommunicatorError if a rank does not join in time.
+  /// missing or malformed, DeviceError if there are GPUs but none for LOCAL_RANK, CommunicatorError
+  /// if a rank does not join in time or if its only GPU is another rank's too.
   [[nodiscard]] static Communicator join(
       std::chrono::milliseconds timeout = std::chrono::minutes(5));
 

@@ -11,8 +11,9 @@
 // It applies to this thread, to backward passes started by it, and to threads that use its
 // at::ThreadLocalState; scopes nest. It affects every LibTorch factory that takes a device and no
 // tensor (ones, rand, arange, empty ...). A device given in the call takes precedence; pinned
-// memory stays on the CPU. Not affected, because they name the CPU or use existing host memory:
-// torch::tensor({...}) with several values, at::tensor(...), from_blob and from_file.
+// memory stays on the CPU. Not affected, because they name the CPU or use host memory:
+// torch::tensor({...}) with several values, torch::from_blob, from_file; and at::tensor(...), whose
+// values are written by the host.
 //
 // LibTorch's own code in the scope is affected too. Use it only to create tensors and networks: a
 // data loader inside would create its indices on the GPU and read them as host memory.

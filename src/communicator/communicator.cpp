@@ -9,12 +9,12 @@
 #include <use_gpu/log.hpp>
 #include <use_gpu/transfers.hpp>
 
-#include <algorithm>
 #include <array>
 #include <set>
 #include <sstream>
 #include <utility>
 
+#include "communicator/endpoint.hpp"
 #include "communicator/group_state.hpp"
 #include "communicator/nccl_backend_cuda.hpp"
 #include "communicator/wire_tensor.hpp"
@@ -65,7 +65,11 @@ bool nccl_connects(const std::vector<detail::Peer>& peers) {
   return gpus.size() == peers.size();
 }
 
-[[noreturn]] void throw_no_gpu_left(const detail::LaunchEnvironment& launch) {
+c10::Device device_of(const detail::LaunchEnvironment& launch) {
+  if (num_gpus() == 0) return cpu();
+  if (launch.local_rank < num_gpus()) return gpu(launch.local_rank);
+  // Some launchers show each process its own GPU and no other.
+  if (num_gpus() == 1) return gpu(0);
   throw DeviceError("Communicator::join: LOCAL_RANK " + std::to_string(launch.local_rank) +
                     " needs a GPU of its own, but this program sees only " +
                     std::to_string(num_gpus()) +
@@ -74,23 +78,13 @@ bool nccl_connects(const std::vector<detail::Peer>& peers) {
                     "(CUDA_VISIBLE_DEVICES=).");
 }
 
-c10::Device device_of(const detail::LaunchEnvironment& launch) {
-  if (num_gpus() == 0) return cpu();
-  if (launch.local_rank < num_gpus()) return gpu(launch.local_rank);
-  // Some launchers show each process its own GPU and no other.
-  if (num_gpus() == 1) return gpu(0);
-  throw_no_gpu_left(launch);
-}
-
-// Throws if the process's only GPU is not its own after all.
-void check_own_gpu(const detail::LaunchEnvironment& launch,
-                   const std::vector<detail::Peer>& peers) {
-  if (num_gpus() == 0 || launch.local_rank < num_gpus()) return;
-  const auto& own = peers[static_cast<std::size_t>(launch.rank)];
-  const auto sharing = std::ranges::count_if(peers, [&](const detail::Peer& peer) {
-    return peer.address == own.address && peer.gpu == own.gpu;
-  });
-  if (sharing > 1) throw_no_gpu_left(launch);
+// What to do where NCCL does not start.
+const char* nccl_hint(const std::string& cause) {
+  const bool is_memory = cause.find("/dev/shm") != std::string::npos ||
+                         cause.find("shared memory") != std::string::npos;
+  return is_memory ? ". In a container give /dev/shm more (docker run --shm-size=1g)."
+                   : ". Every rank must reach every other, on any port; NCCL_DEBUG=INFO shows "
+                     "what NCCL tried.";
 }
 
 const char* name_of(ReduceOp how) {
@@ -131,14 +125,14 @@ Communicator Communicator::join(std::chrono::milliseconds timeout) {
   state->size = launch->size;
 
   const SigpipeBlocked blocked;
-  auto [store, peers] = detail::meet(*launch, detail::gpu_id(state->device), timeout);
-  check_own_gpu(*launch, peers);
+  const detail::Peer self{detail::local_address(*launch), detail::gpu_id(state->device),
+                          /*needs_own_gpu=*/num_gpus() > 0 && launch->local_rank >= num_gpus()};
+  auto [store, peers] = detail::meet(*launch, self, timeout);
   state->peers = std::move(peers);
-  const auto& own = state->peers[static_cast<std::size_t>(state->rank)];
   const auto who =
-      "Communicator::join: rank " + std::to_string(state->rank) + ", at " + own.address;
+      "Communicator::join: rank " + std::to_string(state->rank) + ", at " + self.address;
   try {
-    state->gloo = make_gloo(store, state->rank, state->size, own.address, timeout);
+    state->gloo = make_gloo(store, state->rank, state->size, self.address, timeout);
   } catch (const std::exception& error) {
     throw CommunicatorError(who + ", cannot connect to the others: " + detail::error_cause(error) +
                             ". Rank 0 is at " + state->peers[0].address +
@@ -147,18 +141,19 @@ Communicator Communicator::join(std::chrono::milliseconds timeout) {
   if (nccl_connects(state->peers)) {
     try {
       state->nccl = detail::make_nccl(store, state->rank, state->size, state->device, timeout);
+    } catch (const CommunicatorError&) {
+      throw;
     } catch (const std::exception& error) {
-      throw CommunicatorError(who + ", cannot start NCCL on " + state->device.str() + ": " +
-                              detail::error_cause(error) +
-                              ". NCCL_DEBUG=INFO shows what it tried. It needs shared memory: in "
-                              "a container give /dev/shm more (docker run --shm-size=1g).");
+      const auto cause = detail::error_cause(error);
+      throw CommunicatorError(who + ", cannot start NCCL on " + state->device.str() + ": " + cause +
+                              nccl_hint(cause));
     }
   }
   // Rank 0 may serve the store, and must not leave while others still read from it.
   auto group = Communicator(std::move(state));
   group.barrier();
   log_message(LogLevel::debug, "Communicator: rank " + std::to_string(group.rank()) + " of " +
-                                   std::to_string(group.size()) + " at " + own.address + ", " +
+                                   std::to_string(group.size()) + " at " + self.address + ", " +
                                    group.backend()->getBackendName() + ", restart " +
                                    std::to_string(launch->restarts));
   return group;

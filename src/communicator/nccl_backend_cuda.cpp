@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <future>
 #include <span>
+#include <stdexcept>
 #include <thread>
 
 #include "messages/message.hpp"
@@ -47,7 +48,7 @@ c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store
   std::thread(std::move(connect)).detach();  // NCCL waits for its peers without a time-out
   if (connected.wait_for(timeout) != std::future_status::ready) {
     nccl->abort();
-    throw CommunicatorError("NCCL has not connected all ranks within the time-out");
+    throw std::runtime_error("NCCL has not connected all ranks within the time-out");
   }
   connected.get();
   return nccl;

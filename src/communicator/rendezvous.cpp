@@ -37,13 +37,40 @@ c10::intrusive_ptr<c10d::Store> open_store(const LaunchEnvironment& launch,
 }
 
 std::string to_text(const Peer& peer) {
-  return peer.address + ' ' + (peer.gpu.empty() ? "-" : peer.gpu) + ' ';
+  return peer.address + ' ' + (peer.gpu.empty() ? "-" : peer.gpu) + ' ' +
+         (peer.needs_own_gpu ? "1 " : "0 ");
 }
 
 std::istream& operator>>(std::istream& in, Peer& peer) {
-  in >> peer.address >> peer.gpu;
+  in >> peer.address >> peer.gpu >> peer.needs_own_gpu;
   if (peer.gpu == "-") peer.gpu.clear();
   return in;
+}
+
+std::vector<Peer> read_peers(const std::string& text, int size) {
+  std::vector<Peer> peers(static_cast<std::size_t>(size));
+  std::istringstream in(text);
+  for (auto& peer : peers) in >> peer;
+  return peers;
+}
+
+// What is wrong if the only GPU that a rank sees is not its own; empty if nothing is.
+std::string trouble_with_gpus(const std::vector<Peer>& peers) {
+  for (const auto& peer : peers) {
+    if (!peer.needs_own_gpu || peer.gpu.empty()) continue;
+    std::vector<int> ranks;
+    for (int rank = 0; rank < static_cast<int>(peers.size()); ++rank) {
+      const auto& other = peers[static_cast<std::size_t>(rank)];
+      if (other.address == peer.address && other.gpu == peer.gpu) ranks.push_back(rank);
+    }
+    if (ranks.size() > 1) {
+      return "ranks " + number_ranges(ranks) +
+             " all see one GPU, the same. Start one process for "
+             "each GPU (torchrun --nproc-per-node), or hide the GPUs from all "
+             "(CUDA_VISIBLE_DEVICES=).";
+    }
+  }
+  return {};
 }
 
 // The protocol. A store may outlive a group: torchrun keeps its own across restarts, and the
@@ -76,10 +103,8 @@ class Meeting {
         launch_.rank == 0 ? gather()
                           : wait_for(key("verdict", 0), [this](int r) { return key("here", r); });
     if (!verdict.starts_with('+')) throw_not_joined(launch_, verdict);
-    std::vector<Peer> peers(static_cast<std::size_t>(launch_.size));
-    std::istringstream in(verdict.substr(1));
-    for (auto& peer : peers) in >> peer;
-    return {c10::make_intrusive<c10d::PrefixStore>(name_, store_), std::move(peers)};
+    return {c10::make_intrusive<c10d::PrefixStore>(name_, store_),
+            read_peers(verdict.substr(1), launch_.size)};
   }
 
  private:
@@ -132,7 +157,11 @@ class Meeting {
       }
       const bool late = Clock::now() > deadline_;
       if (!wrong.empty() && (late || came.size() == size)) return wrong;
-      if (came.size() == size) return std::accumulate(said.begin(), said.end(), std::string("+"));
+      if (came.size() == size) {
+        const auto all = std::accumulate(said.begin(), said.end(), std::string());
+        const auto trouble = trouble_with_gpus(read_peers(all, launch_.size));
+        return trouble.empty() ? '+' + all : trouble;
+      }
       if (late) return too_late(came);
       std::this_thread::sleep_for(k_pause);
     }
@@ -166,9 +195,8 @@ class Meeting {
 
 }  // namespace
 
-Rendezvous meet(const LaunchEnvironment& launch, const std::string& gpu,
+Rendezvous meet(const LaunchEnvironment& launch, const Peer& self,
                 std::chrono::milliseconds timeout) {
-  const Peer self{local_address(launch), gpu};
   std::packaged_task<Rendezvous()> task([=] {
     try {
       const auto deadline = Clock::now() + timeout;

@@ -21,8 +21,9 @@ namespace use_gpu::detail {
 
 /// What each rank tells the others about itself.
 struct Peer {
-  std::string address;  // where its Gloo listens: the local address that reaches MASTER_ADDR
-  std::string gpu;      // its gpu_id
+  std::string address;         // where its Gloo listens: the local address that reaches MASTER_ADDR
+  std::string gpu;             // its gpu_id
+  bool needs_own_gpu = false;  // its LOCAL_RANK is past the GPUs that it sees: it sees only its own
 };
 
 struct Rendezvous {
@@ -32,8 +33,9 @@ struct Rendezvous {
 
 /// Returns when all ranks joined. CommunicatorError after the time-out, with the ranks that did; at
 /// once if the port is taken or an address cannot be used; when all are there, but at the latest
-/// after the time-out, if a rank has another WORLD_SIZE.
-[[nodiscard]] Rendezvous meet(const LaunchEnvironment& launch, const std::string& gpu,
+/// after the time-out, if a rank has another WORLD_SIZE or if ranks share a GPU that one of them
+/// needs.
+[[nodiscard]] Rendezvous meet(const LaunchEnvironment& launch, const Peer& self,
                               std::chrono::milliseconds timeout);
 
 }  // namespace use_gpu::detail

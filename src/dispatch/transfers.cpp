@@ -161,11 +161,12 @@ bool is_same_memory(const at::Tensor& a, const at::Tensor& b) {
          a.dtype() == b.dtype() && a.is_conj() == b.is_conj() && a.is_neg() == b.is_neg();
 }
 
-// Of each row that is too long for its other kernel, its CUDA kernel reads five counts.
+// CUDA's kernel reads five values of each row that is too long for its other kernel, two of bool.
 int reads_of_mode(const at::Tensor& x, std::int64_t dim) {
   constexpr std::int64_t k_longest_row = 2048;
   const auto size = x.dim() == 0 ? 1 : x.size(dim);
-  return size <= k_longest_row ? 0 : static_cast<int>(5 * (x.numel() / size));
+  if (size <= k_longest_row) return 0;
+  return static_cast<int>(x.numel() / size) * (x.scalar_type() == at::kBool ? 2 : 5);
 }
 
 // How many values such a kernel reads. tests/ledger_truth_test.cpp checks this.

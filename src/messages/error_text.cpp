@@ -4,6 +4,7 @@
 #include <c10/util/Exception.h>
 
 #include <string_view>
+#include <utility>
 
 #include "messages/message.hpp"
 
@@ -46,7 +47,9 @@ std::string error_cause(const std::exception& error) {
   if (const auto detail = first_line(after(text, "Last error:\n")); !detail.empty())
     return clipped("NCCL: " + std::string(detail), k_most);
   auto cause = first_line(text);
-  if (cause.starts_with('[') && !after(cause, "] ").empty()) cause = after(cause, "] ");
+  for (const auto& [start, mark] : {std::pair("[", "] "), std::pair("NCCL error in: ", ", ")}) {
+    if (cause.starts_with(start) && !after(cause, mark).empty()) cause = after(cause, mark);
+  }
   return clipped(cause, k_most);
 }
 

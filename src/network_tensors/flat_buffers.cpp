@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
@@ -29,6 +30,9 @@ std::int64_t bytes_in(at::TensorList tensors, const Bucket& bucket) {
   for (const auto i : bucket) bytes += bytes_in(tensors[i]);
   return bytes;
 }
+
+// Conjugated or negated lazily, by LibTorch.
+bool has_lazy_bit(const at::Tensor& x) { return x.is_conj() || x.is_neg(); }
 
 // Not every device can concatenate every dtype, but all can do bytes. A view if x is contiguous.
 at::Tensor as_bytes(const at::Tensor& x) {
@@ -59,7 +63,7 @@ void transfer(const at::Tensor& to, const at::Tensor& from, const at::Tensor& st
 // busy-wait for each other; on a busy machine this took ten times as long as one thread.
 void write_to(const at::Tensor& target, const at::Tensor& value) {
   const auto is_plain = [](const at::Tensor& x) {
-    return x.is_cpu() && x.is_contiguous() && !x.is_conj() && !x.is_neg();
+    return x.is_cpu() && x.is_contiguous() && !has_lazy_bit(x);
   };
   if (!is_plain(target) || !is_plain(value)) {
     target.copy_(value);
@@ -69,6 +73,13 @@ void write_to(const at::Tensor& target, const at::Tensor& value) {
     std::memmove(target.mutable_data_ptr(), value.const_data_ptr(), target.nbytes());
   }
   target.unsafeGetTensorImpl()->bump_version();  // autograd sees writes by copy_ only
+}
+
+bool have_equal_strides(const at::Tensor& a, const at::Tensor& b) {
+  for (std::int64_t d = 0; d < a.dim(); ++d) {
+    if (a.size(d) != 1 && a.stride(d) != b.stride(d)) return false;
+  }
+  return true;
 }
 
 // CUDA's _foreach_copy_ has no code for these dtypes; it copies integers of their size instead.
@@ -91,8 +102,7 @@ at::ScalarType copied_as(at::ScalarType dtype) {
 
 // Whether the values can be copied directly into their target's memory.
 bool is_straight(const std::vector<at::Tensor>& targets) {
-  return targets.size() == 1 && targets.front().is_contiguous() && !targets.front().is_conj() &&
-         !targets.front().is_neg();
+  return targets.size() == 1 && targets.front().is_contiguous() && !has_lazy_bit(targets.front());
 }
 
 // The copy of a bucket from the host to a device. Its memory is allocated before it starts: running
@@ -110,7 +120,8 @@ class Load {
     std::int64_t bytes = 0;
     for (const auto& x : values_) bytes += x.numel();
     landing_ = landing.narrow(0, 0, bytes);
-    pieces_ = unflatten(landing_.view(targets_.front().scalar_type()), targets_);
+    copies_ =
+        EachCopy(unflatten(landing_.view(targets_.front().scalar_type()), targets_), targets_);
   }
 
   void send() const {
@@ -121,9 +132,11 @@ class Load {
       at::cat_out(together, values_);
       landing_.copy_(together);
     }
-    for (std::size_t i = 0; i < pieces_.size(); ++i) targets_[i].copy_(pieces_[i]);
-    // Autograd sees writes by copy_ only.
-    if (pieces_.empty()) targets_.front().unsafeGetTensorImpl()->bump_version();
+    if (copies_) {
+      copies_->run();
+    } else {  // autograd sees writes by copy_ only
+      targets_.front().unsafeGetTensorImpl()->bump_version();
+    }
   }
 
  private:
@@ -131,7 +144,7 @@ class Load {
   std::vector<at::Tensor> values_;  // bytes, on the host
   at::Tensor staging_;              // on the host
   at::Tensor landing_;              // bytes on the device: the target's own memory, if straight
-  std::vector<at::Tensor> pieces_;  // views of landing_; empty if straight
+  std::optional<EachCopy> copies_;  // from landing_ into the targets; none if straight
 };
 
 }  // namespace
@@ -212,11 +225,12 @@ EachCopy::EachCopy(at::TensorList values, at::TensorList targets) {
   for (std::size_t i = 0; i < targets.size(); ++i) {
     const auto& value = values[i];
     const auto& target = targets[i];
-    const bool is_alike = value.strides() == target.strides() &&
-                          target.is_non_overlapping_and_dense() &&
-                          value.is_conj() == target.is_conj() && value.is_neg() == target.is_neg();
+    const bool is_alike = have_equal_strides(value, target) &&
+                          target.is_non_overlapping_and_dense() && !has_lazy_bit(value) &&
+                          !has_lazy_bit(target);
     const auto dtype = is_alike ? copied_as(target.scalar_type()) : target.scalar_type();
     const bool is_viewed = dtype != target.scalar_type();
+    if (is_alike) own_alike_.push_back(target);
     auto& pairs = is_alike ? alike[dtype] : unlike_;
     pairs.values.push_back(is_viewed ? value.view(dtype) : value);
     pairs.targets.push_back(is_viewed ? target.view(dtype) : target);
@@ -226,6 +240,8 @@ EachCopy::EachCopy(at::TensorList values, at::TensorList targets) {
 
 void EachCopy::run() const {
   for (const auto& [values, targets] : alike_) at::_foreach_copy_(targets, values);
+  // In inference mode autograd does not see these writes, as it does those of copy_.
+  for (const auto& x : own_alike_) x.unsafeGetTensorImpl()->bump_version();
   for (std::size_t i = 0; i < unlike_.targets.size(); ++i)
     unlike_.targets[i].copy_(unlike_.values[i]);
 }

@@ -44,7 +44,8 @@ class EachCopy {
   struct Pairs {
     std::vector<at::Tensor> values, targets;
   };
-  std::vector<Pairs> alike_;  // of one dtype and equal strides
+  std::vector<Pairs> alike_;           // of one dtype and equal strides
+  std::vector<at::Tensor> own_alike_;  // their targets, as they were given
   Pairs unlike_;
 };
 

@@ -19,7 +19,7 @@ namespace use_gpu::detail {
 std::string gpu_id(c10::Device device) {
   if (!device.is_cuda()) return {};
   const auto& properties = *at::cuda::getDeviceProperties(device.index());
-  const auto uuid = hex(std::as_bytes(std::span(properties.uuid.bytes)));
+  auto uuid = hex(std::as_bytes(std::span(properties.uuid.bytes)));
   if (!std::string_view(properties.name).starts_with("Simulated GPU")) return uuid;
   log_message(LogLevel::debug, "Communicator: " + device.str() +
                                    " is simulated, which NCCL does not know: Gloo is used");

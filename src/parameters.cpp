@@ -78,7 +78,7 @@ void write_values(const torch::nn::Module& net, const detail::NamedTensors& valu
       sources.push_back(source);
     } else if (!same_bytes(first->second->second, source)) {
       differences.push_back(name + " is tied to " + first->second->first +
-                            ", but has other values");
+                            "; give both one tensor");
     }
   }
   for (const auto& [name, target] : known) {

@@ -131,7 +131,7 @@ def one_visible_gpu_for_two():
     statuses, outputs = ranks("Group.KnowsRankSizeAndDevice", count=2, gpus=("1", "1"))
     expect(0 not in statuses, "a rank was not refused")
     for output in outputs:
-        expect("ranks 0, 1 all see one GPU" in output, "the reason")
+        expect("ranks 0, 1 all see only the same GPU" in output, "the reason")
 
 
 def agents(tests, **more):

@@ -40,8 +40,8 @@ namespace USE_GPU_EXPORT use_gpu {
 [[nodiscard]] std::vector<c10::Device> try_all_gpus();
 
 /// Whether both name the same device. Unlike `==` it knows that "cuda" is the current cuda device
-/// (cuda:0 if there is none), and that "cpu:0" is the CPU. Any other device that is not there
-/// equals only itself.
+/// (cuda:0 if there is none), and so for other types; "cpu:0" is the CPU. Neither device needs to
+/// be there.
 [[nodiscard]] bool same_device(c10::Device a, c10::Device b);
 
 /// Reads "cpu", "gpu", "gpu:1", "auto" (try_gpu()) or a LibTorch accelerator name such as "cuda",

@@ -45,14 +45,14 @@ void write_parameters(ModuleRef net, const std::map<std::string, at::Tensor>& va
 /// Writes all parameters and buffers to a safetensors file, and waits until they are on the disk.
 /// Atomic: at every moment, and after every failure, the file is the old one or the new one. An
 /// existing file keeps its mode, a symbolic link is followed. ParameterError, with the path and the
-/// cause, for anything that goes wrong: a full disk, a folder that may not be written, a target
-/// that is not a regular file, a dtype that the format lacks.
+/// cause, if it cannot be written: a full disk, a folder that may not be written, a target that is
+/// not a regular file, a dtype that the format lacks.
 void save_parameters(ConstModuleRef net, const std::filesystem::path& file);
 
 /// Reads a safetensors file into the network, which must have exactly the file's names, shapes and
 /// dtypes. Otherwise as write_parameters: in place, nothing moves. Checksums, if present, are
 /// checked. ParameterError, and nothing has changed, if the file cannot be read, is damaged, or
-/// does not fit; differences() lists each missing, extra, misshapen or mistyped name. The file is
+/// does not fit; differences() has each missing or extra name, wrong shape and dtype. The file is
 /// mapped, not copied, so no other program may truncate it meanwhile (save_parameters never does).
 void load_parameters(ModuleRef net, const std::filesystem::path& file);
 

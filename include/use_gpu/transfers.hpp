@@ -70,8 +70,8 @@ class TransferLedger {
   TransferLedger& operator=(const TransferLedger&) = delete;
 
   /// Copies between devices in that direction, and the bytes that were really sent. LibTorch
-  /// expands and converts a tensor before it copies it to a device, so there the result's size
-  /// counts; it converts after a copy from a device, so there the source's size counts.
+  /// expands a tensor before every copy, so the target's shape counts. It converts before a copy to
+  /// a device, so the target's dtype counts there; and after one to the host, so the source's does.
   [[nodiscard]] TransferCount count(TransferDirection kind) const;
 
   /// Number of reads of a value or size by the host: item(), bool conversions, nonzero ... These do

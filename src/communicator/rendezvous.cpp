@@ -65,7 +65,7 @@ std::string trouble_with_gpus(const std::vector<Peer>& peers) {
     }
     if (ranks.size() > 1) {
       return "ranks " + number_ranges(ranks) +
-             " all see one GPU, the same. Start one process for "
+             " all see only the same GPU. Start one process for "
              "each GPU (torchrun --nproc-per-node), or hide the GPUs from all "
              "(CUDA_VISIBLE_DEVICES=).";
     }

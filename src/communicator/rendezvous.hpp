@@ -32,9 +32,8 @@ struct Rendezvous {
 };
 
 /// Returns when all ranks joined. CommunicatorError after the time-out, with the ranks that did; at
-/// once if the port is taken or an address cannot be used; when all are there, but at the latest
-/// after the time-out, if a rank has another WORLD_SIZE or if ranks share a GPU that one of them
-/// needs.
+/// once if the port is taken or an address cannot be used; when all are there, if ranks share a GPU
+/// that one of them needs; then, or at the time-out, if a rank has another WORLD_SIZE.
 [[nodiscard]] Rendezvous meet(const LaunchEnvironment& launch, const Peer& self,
                               std::chrono::milliseconds timeout);
 

@@ -161,7 +161,7 @@ bool is_same_memory(const at::Tensor& a, const at::Tensor& b) {
          a.dtype() == b.dtype() && a.is_conj() == b.is_conj() && a.is_neg() == b.is_neg();
 }
 
-// CUDA's kernel reads five values of each row that is too long for its other kernel, two of bool.
+// For each row too long for CUDA's other kernel this one reads five values, or two if bool.
 int reads_of_mode(const at::Tensor& x, std::int64_t dim) {
   constexpr std::int64_t k_longest_row = 2048;
   const auto size = x.dim() == 0 ? 1 : x.size(dim);

@@ -18,7 +18,7 @@ constexpr std::size_t k_longest_message = 400;
 /// The text, cut to at most `most` bytes and then ending in "...", never inside a UTF-8 character.
 std::string clipped(std::string_view text, std::size_t most);
 
-/// The text in double quotes, unprintable bytes as \xNN, clipped to about 40 characters.
+/// The text's first 40 bytes in double quotes, unprintable ones as \xNN.
 std::string in_quotes(std::string_view text);
 
 /// The text with "?" for each control character, to protect the terminal.

@@ -221,7 +221,7 @@ std::vector<at::Tensor> gather_to_host(at::TensorList tensors) {
 }
 
 EachCopy::EachCopy(at::TensorList values, at::TensorList targets) {
-  std::map<at::ScalarType, Pairs> alike;  // _foreach_copy_ takes a kernel a pair if one is unlike
+  std::map<at::ScalarType, Pairs> alike;  // _foreach_copy_ runs a kernel per pair if any differs
   for (std::size_t i = 0; i < targets.size(); ++i) {
     const auto& value = values[i];
     const auto& target = targets[i];
@@ -240,7 +240,7 @@ EachCopy::EachCopy(at::TensorList values, at::TensorList targets) {
 
 void EachCopy::run() const {
   for (const auto& [values, targets] : alike_) at::_foreach_copy_(targets, values);
-  // In inference mode autograd does not see these writes, as it does those of copy_.
+  // In inference mode autograd sees writes by copy_, but not these.
   for (const auto& x : own_alike_) x.unsafeGetTensorImpl()->bump_version();
   for (std::size_t i = 0; i < unlike_.targets.size(); ++i)
     unlike_.targets[i].copy_(unlike_.values[i]);

@@ -61,11 +61,11 @@ class Communicator;
 /// size() - 1, or not the same on all ranks.
 void broadcast_parameters(ModuleRef net, Communicator& group, int root = 0);
 
-/// To be called on every rank after backward: averages each gradient over the ranks. Sends one
-/// or two small messages to compare, then one per 64 MB. If only some ranks have a gradient, the others count as
-/// zero and get it too. Frozen parameters are left alone. ParameterError on every rank, and nothing
-/// has changed, if the networks differ or a gradient is sparse. A rank that runs out of memory
-/// after this comparison leaves the group, and the others get a CommunicatorError.
+/// To be called on every rank after backward: averages each gradient over the ranks. Sends one or
+/// two small messages to compare, then one per 64 MB. If only some ranks have a gradient, the
+/// others count as zero and get it too. Frozen parameters are left alone. ParameterError on every
+/// rank, and nothing has changed, if the networks differ or a gradient is sparse. A rank that runs
+/// out of memory after this comparison leaves the group, and the others get a CommunicatorError.
 void average_gradients(ModuleRef net, Communicator& group);
 
 /// This process's membership of a group. Move-only. With Gloo the destructor leaves without

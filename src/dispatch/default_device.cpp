@@ -142,11 +142,11 @@ bool is_called_by_at_tensor() {
 
 // The tensor of at::tensor(values) stays on the host, as torch::tensor's does.
 void empty(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-  if (missing_device(op, stack) != nullptr && is_called_by_at_tensor()) {
-    op.redispatchBoxed(keys & detail::k_keys_below, stack);
-  } else {
-    factory(op, keys, stack);
+  if (auto* const device = missing_device(op, stack)) {
+    const auto wanted = *detail::DispatchState::current().factory_device;
+    if (wanted.is_cpu() || !is_called_by_at_tensor()) *device = wanted;
   }
+  op.redispatchBoxed(keys & detail::k_keys_below, stack);
 }
 
 void without_factory_device(const c10::OperatorHandle& op, c10::DispatchKeySet keys,

@@ -4,18 +4,23 @@
 #
 #   LibTorch      1. what the user named: Torch_DIR, CMAKE_PREFIX_PATH (CMake or environment variable)
 #                 2. the one that the installed package was built with (USE_GPU_BUILT_WITH_TORCH)
-#                 3. a supported torch in the current python3
-#                 4. the .venv that scripts/setup fills
+#                 3. a supported torch in the current python3, of USE_GPU_TORCH_VERSION if that is set
+#                 4. the one in USE_GPU_VENV, which scripts/setup fills
 #   CUDA Toolkit  1. what the user named: CUDAToolkit_ROOT, CUDA_PATH, CUDA_HOME, CUDACXX
 #                 2. a toolkit of LibTorch's CUDA version: nvcc on the PATH, /usr/local/cuda
 #                 3. the one that the installed package was built with (USE_GPU_BUILT_WITH_CUDA)
-#                 4. the compiler from PyPI in the .venv
+#                 4. the compiler from PyPI in USE_GPU_VENV
 
-set(USE_GPU_TORCH_VERSION 2.11)  # the LibTorch series that is supported
-set(USE_GPU_CUDA_VERSION 13.0)   # the CUDA that its PyPI build was made with
+set(USE_GPU_OLDEST_TORCH 2.11)  # supported
+set(USE_GPU_NEWEST_TORCH 2.15)  # tested; newer ones bring a warning
+cmake_path(GET CMAKE_CURRENT_LIST_DIR PARENT_PATH USE_GPU_VENV)
+string(APPEND USE_GPU_VENV "/.venv")
+if(USE_GPU_TORCH_VERSION)
+  string(APPEND USE_GPU_VENV "-${USE_GPU_TORCH_VERSION}")
+endif()
 
 # The folder of TorchConfig.cmake, or "" in <out>.
-function(use_gpu_locate_libtorch out venv)
+function(use_gpu_locate_libtorch out)
   set(${out} "" PARENT_SCOPE)
   foreach(named "${Torch_DIR}" "$ENV{Torch_DIR}")
     if(named)
@@ -41,18 +46,36 @@ function(use_gpu_locate_libtorch out venv)
   # Asks for the package's place and version without importing it, which would take seconds.
   execute_process(
     COMMAND python3 -c "import importlib.util as u, importlib.metadata as m
-print(u.find_spec('torch').submodule_search_locations[0], m.version('torch'), sep=';', end='')"
+print(u.find_spec('torch').submodule_search_locations[0], m.version('torch').split('+')[0], sep=';', end='')"
     OUTPUT_VARIABLE found ERROR_QUIET RESULT_VARIABLE failed)
   if(NOT failed)
     list(POP_FRONT found folder version)
-    if(version MATCHES "^${USE_GPU_TORCH_VERSION}\\.")
+    if(version VERSION_GREATER_EQUAL USE_GPU_OLDEST_TORCH AND
+       (NOT USE_GPU_TORCH_VERSION OR version VERSION_EQUAL USE_GPU_TORCH_VERSION))
       set(${out} "${folder}/share/cmake/Torch" PARENT_SCOPE)
       return()
     endif()
   endif()
 
-  file(GLOB in_venv "${venv}/lib/python3.*/site-packages/torch/share/cmake/Torch")
+  file(GLOB in_venv "${USE_GPU_VENV}/lib/python3.*/site-packages/torch/share/cmake/Torch")
   set(${out} "${in_venv}" PARENT_SCOPE)
+endfunction()
+
+# The CUDA version that this LibTorch was built for, 13.0, in <out>: as its Python package says, else the major
+# version of the CUDA runtime that it links, 13. "" if it was built without CUDA.
+function(use_gpu_cuda_version_of torch_dir out)
+  set(${out} "" PARENT_SCOPE)
+  cmake_path(SET prefix NORMALIZE "${torch_dir}/../../..")
+  foreach(source "version.py;^cuda.*'([0-9.]+)'" "lib/libc10_cuda.so;libcudart[^/]*\\.so\\.([0-9]+)")
+    list(POP_FRONT source file pattern)
+    if(EXISTS "${prefix}/${file}")
+      file(STRINGS "${prefix}/${file}" line REGEX "${pattern}" LIMIT_COUNT 1)
+      if(line MATCHES "${pattern}")
+        set(${out} "${CMAKE_MATCH_1}" PARENT_SCOPE)
+        return()
+      endif()
+    endif()
+  endforeach()
 endfunction()
 
 # The root of the toolkit that this nvcc belongs to: the folder above its bin.
@@ -63,8 +86,8 @@ function(use_gpu_toolkit_of nvcc out)
   set(${out} "${root}" PARENT_SCOPE)
 endfunction()
 
-# The root of the CUDA Toolkit, or "" in <out>.
-function(use_gpu_locate_cuda_toolkit out venv)
+# The root of a CUDA Toolkit for that CUDA version, or "" in <out>.
+function(use_gpu_locate_cuda_toolkit cuda_version out)
   set(${out} "" PARENT_SCOPE)
   foreach(named "${CUDAToolkit_ROOT}" "$ENV{CUDAToolkit_ROOT}" "$ENV{CUDA_PATH}" "$ENV{CUDA_HOME}")
     if(named)
@@ -82,7 +105,7 @@ function(use_gpu_locate_cuda_toolkit out venv)
   foreach(folder IN LISTS folders)
     if(EXISTS "${folder}/nvcc")
       execute_process(COMMAND "${folder}/nvcc" --version OUTPUT_VARIABLE version ERROR_QUIET)
-      if(version MATCHES "release ${USE_GPU_CUDA_VERSION},")
+      if(version MATCHES "release ${cuda_version}[.,]")
         use_gpu_toolkit_of("${folder}/nvcc" root)
         set(${out} "${root}" PARENT_SCOPE)
         return()
@@ -93,18 +116,18 @@ function(use_gpu_locate_cuda_toolkit out venv)
     set(${out} "${USE_GPU_BUILT_WITH_CUDA}" PARENT_SCOPE)
     return()
   endif()
-  file(GLOB in_venv "${venv}/lib/python3.*/site-packages/nvidia/cu13/bin/nvcc")
+  file(GLOB in_venv "${USE_GPU_VENV}/lib/python3.*/site-packages/nvidia/cu*/bin/nvcc")
   if(in_venv)
     use_gpu_toolkit_of("${in_venv}" root)
     set(${out} "${root}" PARENT_SCOPE)
   endif()
 endfunction()
 
-# find_package(Torch), found as above; <venv> is the fallback's folder. A macro, so that what
-# TorchConfig.cmake sets and the CUDA language that it enables are the caller's.
-macro(use_gpu_find_libtorch venv)
+# find_package(Torch), found as above. A macro, so that what TorchConfig.cmake sets and the CUDA language that
+# it enables are the caller's.
+macro(use_gpu_find_libtorch)
   if(NOT TARGET torch OR NOT DEFINED TORCH_LIBRARIES)  # the project may have found it before
-    use_gpu_locate_libtorch(_use_gpu_torch "${venv}")
+    use_gpu_locate_libtorch(_use_gpu_torch)
     if(_use_gpu_torch)
       # By force: a look-up that failed before has left "Torch_DIR-NOTFOUND" behind.
       set(Torch_DIR "${_use_gpu_torch}" CACHE PATH "The folder of TorchConfig.cmake" FORCE)
@@ -115,8 +138,9 @@ macro(use_gpu_find_libtorch venv)
       set(CMAKE_CUDA_STANDARD 17)
       set(_use_gpu_unset_cuda_standard TRUE)
     endif()
-    use_gpu_locate_cuda_toolkit(_use_gpu_cuda "${venv}")
-    if(_use_gpu_cuda AND NOT CMAKE_CUDA_COMPILER)
+    use_gpu_cuda_version_of("${Torch_DIR}" _use_gpu_cuda_version)
+    use_gpu_locate_cuda_toolkit("${_use_gpu_cuda_version}" _use_gpu_cuda)
+    if(_use_gpu_cuda_version AND _use_gpu_cuda AND NOT CMAKE_CUDA_COMPILER)
       set(CUDAToolkit_ROOT "${_use_gpu_cuda}" CACHE PATH "The CUDA Toolkit of LibTorch's CUDA version")
       set(CUDA_TOOLKIT_ROOT_DIR "${_use_gpu_cuda}" CACHE PATH "The same, for LibTorch's own look-up")
       set(CMAKE_CUDA_COMPILER "${_use_gpu_cuda}/bin/nvcc" CACHE FILEPATH "The CUDA compiler")
@@ -124,23 +148,27 @@ macro(use_gpu_find_libtorch venv)
     # Thirty lines, among them "kineto not found", tell a user nothing; errors still show.
     set(_use_gpu_log_level "${CMAKE_MESSAGE_LOG_LEVEL}")
     set(CMAKE_MESSAGE_LOG_LEVEL ERROR)
-    find_package(Torch ${USE_GPU_TORCH_VERSION} QUIET)
+    set(_use_gpu_global "${CMAKE_FIND_PACKAGE_TARGETS_GLOBAL}")
+    set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL TRUE)  # for whoever adds this project by add_subdirectory
+    find_package(Torch ${USE_GPU_OLDEST_TORCH} QUIET)
+    set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL "${_use_gpu_global}")
     set(CMAKE_MESSAGE_LOG_LEVEL "${_use_gpu_log_level}")
-    # The linker follows what LibTorch needs, and may come upon a system's older NCCL first.
-    if(TARGET torch AND EXISTS "${TORCH_INSTALL_PREFIX}/../nvidia/nccl/lib")
-      target_link_options(torch INTERFACE "LINKER:-rpath-link,${TORCH_INSTALL_PREFIX}/../nvidia/nccl/lib")
-    endif()
     if(_use_gpu_unset_cuda_standard)
       unset(CMAKE_CUDA_STANDARD)
       unset(_use_gpu_unset_cuda_standard)
     endif()
   endif()
+  # The linker follows what LibTorch needs, and may come upon a system's older NCCL first.
+  if(TARGET torch AND EXISTS "${TORCH_INSTALL_PREFIX}/../nvidia/nccl/lib")
+    target_link_options(torch INTERFACE "LINKER:-rpath-link,${TORCH_INSTALL_PREFIX}/../nvidia/nccl/lib")
+  endif()
 endmacro()
 
 if(CMAKE_SCRIPT_MODE_FILE STREQUAL CMAKE_CURRENT_LIST_FILE)
-  cmake_path(GET CMAKE_CURRENT_LIST_DIR PARENT_PATH project)
-  use_gpu_locate_libtorch(torch "${project}/.venv")
-  use_gpu_locate_cuda_toolkit(cuda "${project}/.venv")
-  execute_process(COMMAND ${CMAKE_COMMAND} -E echo "torch=${torch}")
-  execute_process(COMMAND ${CMAKE_COMMAND} -E echo "cuda=${cuda}")
+  use_gpu_locate_libtorch(torch)
+  use_gpu_cuda_version_of("${torch}" cuda_version)
+  use_gpu_locate_cuda_toolkit("${cuda_version}" cuda)
+  foreach(found torch cuda_version cuda)
+    execute_process(COMMAND ${CMAKE_COMMAND} -E echo "${found}=${${found}}")
+  endforeach()
 endif()

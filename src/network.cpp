@@ -48,9 +48,12 @@ void check_arrived(const torch::nn::Module& net, c10::Device device) {
 }
 
 PlacedTensor placed(const std::string& name, const at::Tensor& x, bool is_buffer) {
-  return {
-      name,       is_buffer,          c10::getDtypeNames(x.scalar_type()).first, x.sizes().vec(),
-      x.device(), detail::bytes_of(x)};
+  return {name,
+          is_buffer,
+          std::string(c10::getDtypeNames(x.scalar_type()).first),
+          x.sizes().vec(),
+          x.device(),
+          detail::bytes_of(x)};
 }
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {

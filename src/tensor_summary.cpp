@@ -14,7 +14,8 @@ std::string dtype_and_shape(const at::Tensor& x, std::size_t longest_shape) {
   } else {
     shape << x.sizes();
   }
-  return c10::getDtypeNames(x.scalar_type()).first + clipped(shape.str(), longest_shape);
+  return std::string(c10::getDtypeNames(x.scalar_type()).first) +
+         clipped(shape.str(), longest_shape);
 }
 
 std::string summary(const at::Tensor& x, std::size_t longest_shape) {

@@ -47,7 +47,8 @@ void register_all_kinds(torch::nn::Module& net) {
         torch::kUInt64, torch::kFloat8_e5m2, torch::kFloat8_e4m3fn, torch::kFloat8_e8m0fnu,
         torch::kFloat8_e5m2fnuz, torch::kFloat8_e4m3fnuz, torch::kFloat4_e2m1fn_x2}) {
     const auto bytes = torch::arange(16, torch::kByte) * 7;
-    net.register_buffer(c10::getDtypeNames(dtype).first, bytes.view(dtype).view({2, -1}));
+    net.register_buffer(std::string(c10::getDtypeNames(dtype).first),
+                        bytes.view(dtype).view({2, -1}));
   }
 }
 

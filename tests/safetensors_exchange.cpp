@@ -46,7 +46,7 @@ at::Tensor pattern(at::ScalarType dtype, at::IntArrayRef shape, bool known) {
 struct Net : torch::nn::Module {
   explicit Net(bool known) {
     for (const auto dtype : k_dtypes) {
-      const auto name = c10::getDtypeNames(dtype).first;
+      const auto name = std::string(c10::getDtypeNames(dtype).first);
       register_buffer(name, pattern(dtype, {2, 3}, known));
       register_buffer(name + "_scalar", pattern(dtype, {}, known));
       register_buffer(name + "_empty", pattern(dtype, {3, 0}, known));

@@ -5,11 +5,13 @@
 #pragma once
 
 #include <c10/core/DeviceGuard.h>
+#include <c10/core/DispatchKey.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <gtest/gtest.h>
 #include <use_gpu/device.hpp>
 #include <use_gpu/gpu_info.hpp>
 
+#include <cstdlib>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -44,6 +46,12 @@ std::string printed(const auto& x) {
 
 /// A GPU that is not there.
 inline c10::Device absent_gpu() { return gpu(127); }
+
+/// On which the library registers its kernels: the one that the build chose, or that a test's environment names.
+inline c10::DispatchKey library_key() {
+  const char* name = std::getenv("USE_GPU_TEST_DISPATCH_KEY");
+  return c10::parseDispatchKey(name == nullptr ? "DeferredInit" : name);
+}
 
 /// The text of the error that `action` throws. It must be exactly an Error, of at most 400
 /// characters, without a backtrace, and leave the current device as it was; or else the test fails.

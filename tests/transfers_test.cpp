@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <use_gpu/transfers.hpp>
 
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/torch.h>
 #include <use_gpu/errors.hpp>
 #include <use_gpu/log.hpp>
@@ -8,6 +9,7 @@
 #include <use_gpu/tensor.hpp>
 
 #include <functional>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -406,6 +408,31 @@ TEST_F(Transfers, OfAModuleThatWasHalfMovedCanBeUndoneByPlace) {
   EXPECT_THROW(net->to(gpu(0)), TransferForbidden);
   place(net, cpu());
   EXPECT_EQ(net->forward(host).sizes(), (std::vector<std::int64_t>{2, 1}));
+}
+
+// An operation that a new LibTorch adds makes this fail: list it in transfers.cpp, or here.
+TEST(TransferScopes, KnowEveryOperationWhoseResultDependsOnValues) {
+  const std::set<std::string> exceptions = {
+      "aten::_ctc_loss",         // is given its lengths on the host
+      "aten::_ctc_loss.Tensor",  // copies its lengths
+      "aten::index.Tensor",      // calls nonzero
+      "aten::linalg_lstsq.out"   // on a GPU its shapes do not depend on values
+  };
+  auto& dispatcher = c10::Dispatcher::singleton();
+  int operations = 0;
+  for (const auto& name : dispatcher.getAllOpNames()) {
+    const auto op = dispatcher.findSchema(name);
+    if (!op || name.getNamespace().value_or("") != "aten" ||
+        !op->hasKernelForDispatchKey(c10::DispatchKey::CPU) ||
+        !(op->hasTag(at::Tag::data_dependent_output) ||
+          op->hasTag(at::Tag::dynamic_output_shape)) ||
+        exceptions.contains(c10::toString(name))) {
+      continue;
+    }
+    ++operations;
+    EXPECT_TRUE(op->hasKernelForDispatchKey(test::library_key())) << op->schema();
+  }
+  EXPECT_GE(operations, 12);
 }
 
 TEST(TransferScopes, WorkWhereThereIsNoGpu) {

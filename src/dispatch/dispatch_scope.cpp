@@ -1,26 +1,43 @@
 // SPDX-License-Identifier: MIT
 //
 // Registers a fallthrough: operations without a kernel on our key ignore it. This must exist once
-// in a process (LibTorch refuses a second fallback), so the library is always shared.
+// in a process (LibTorch refuses a second fallback), so the library is always shared. PreDispatch has
+// a fallback of LibTorch's own.
 #include "dispatch/dispatch_scope.hpp"
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
+#include <string_view>
+#include <type_traits>
 #include <utility>
 
 namespace use_gpu::detail {
 namespace {
 
-// LibTorch no longer uses this slot; content that is not ours is recognized by its type.
-constexpr auto k_slot = c10::DebugInfoKind::PRODUCER_INFO;
+constexpr std::string_view k_slot_name = "use_gpu";
+
+// Where a thread keeps our settings. In newer LibTorch, whose kinds are a class, it is a slot of our own; in older
+// ones a slot that LibTorch no longer uses, where content that is not ours is recognized by its type.
+template <class Kind>
+constexpr Kind slot() {
+  if constexpr (std::is_enum_v<Kind>) {
+    return Kind::PRODUCER_INFO;
+  } else {
+    return Kind(&k_slot_name);
+  }
+}
+constexpr auto k_slot = slot<c10::DebugInfoKind>();
 
 struct StateInfo final : c10::DebugInfoBase {
   explicit StateInfo(DispatchState s) : state(std::move(s)) {}
   DispatchState state;
 };
 
-TORCH_LIBRARY_IMPL(_, DeferredInit, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
+TORCH_LIBRARY_IMPL(_, USE_GPU_DISPATCH_KEY, m) {
+  if (k_dispatch_key != c10::DispatchKey::PreDispatch)
+    m.fallback(torch::CppFunction::makeFallthrough());
+}
 
 }  // namespace
 

@@ -70,7 +70,7 @@ void judge_read(const std::string& operation, const at::Tensor& x) {
   if (what == OnTransfer::allow) return;
   forbid_or_log(what,
                 operation + " reads from " + x.device().str() + " to cpu (" +
-                    c10::getDtypeNames(x.scalar_type()).first + ", " +
+                    std::string(c10::getDtypeNames(x.scalar_type()).first) + ", " +
                     std::to_string(detail::bytes_of(x)) +
                     " bytes) and waits for the device, as printing, item(), bool conversions "
                     "and results of unknown size do. Keep the value on the device, for example in "
@@ -205,7 +205,7 @@ std::unique_ptr<detail::DispatchScope> scope_with(TransferPolicy policy) {
   return std::make_unique<detail::DispatchScope>(state);
 }
 
-TORCH_LIBRARY_IMPL(aten, DeferredInit, library) {
+TORCH_LIBRARY_IMPL(aten, USE_GPU_DISPATCH_KEY, library) {
   library.impl("copy_", TORCH_FN(copy_));
   library.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense));
   for (const char* name : k_reading_operations) {

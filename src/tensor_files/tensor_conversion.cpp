@@ -51,7 +51,8 @@ StoredTensor to_stored(const std::string& name, const at::Tensor& x) {
             std::move(shape),
             {static_cast<const std::byte*>(x.const_data_ptr()), x.nbytes()}};
   }
-  throw std::runtime_error(clipped(name, 100) + " is " + c10::getDtypeNames(x.scalar_type()).first +
+  throw std::runtime_error(clipped(name, 100) + " is " +
+                           std::string(c10::getDtypeNames(x.scalar_type()).first) +
                            ", which the safetensors format does not have");
 }
 

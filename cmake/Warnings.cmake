@@ -1,6 +1,9 @@
-# The warnings of this project's own files: an interface target for our targets, never exported.
-# LibTorch's headers are system includes and stay silent.
+# The warnings of this project's own files: an interface target for our targets, never exported. A project that
+# adds this one has its own. LibTorch's headers are system includes and stay silent.
 add_library(use_gpu_warnings INTERFACE)
+if(NOT PROJECT_IS_TOP_LEVEL)
+  return()
+endif()
 target_compile_options(use_gpu_warnings INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion
   # GCC 12 sees overlapping copies in "text" + std::string where there are none (GCC bug 105651).

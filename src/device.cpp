@@ -15,7 +15,7 @@
 #include "device_check.hpp"
 #include "messages/message.hpp"
 
-namespace use_gpu {
+namespace USE_GPU_EXPORT use_gpu {
 namespace {
 
 // c10::DeviceIndex is an int8: this library converts to it only in device_at().

@@ -16,7 +16,7 @@
 #include "metric_log_cuda.hpp"
 #include "tensor_summary.hpp"
 
-namespace use_gpu {
+namespace USE_GPU_EXPORT use_gpu {
 namespace {
 
 constexpr std::int64_t k_largest_block = std::int64_t{1} << 27;  // the two take 2 GB

@@ -4,7 +4,7 @@
 #include <torch/nn/module.h>
 #include <use_gpu/errors.hpp>
 
-namespace use_gpu {
+namespace USE_GPU_EXPORT use_gpu {
 namespace {
 
 template <class AnyModule>

@@ -19,7 +19,7 @@
 #include "network_tensors/named_tensors.hpp"
 #include "tensor_summary.hpp"
 
-namespace use_gpu {
+namespace USE_GPU_EXPORT use_gpu {
 namespace {
 
 // These tensors, tied ones once, each followed by its gradient if it has one; and their names.

@@ -27,7 +27,7 @@ extern "C" {
 [[gnu::weak]] int MKL_Set_Num_Threads_Local(int count);
 }
 
-namespace use_gpu {
+namespace USE_GPU_EXPORT use_gpu {
 namespace {
 
 // For this thread only. at::set_num_threads would also set the number for every thread that the

@@ -16,7 +16,7 @@
 #include "tensor_files/mapped_file.hpp"
 #include "tensor_files/tensor_conversion.hpp"
 
-namespace use_gpu {
+namespace USE_GPU_EXPORT use_gpu {
 namespace {
 
 namespace fs = std::filesystem;

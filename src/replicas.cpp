@@ -20,7 +20,7 @@
 #include "network_tensors/flat_buffers.hpp"
 #include "network_tensors/replica_structure.hpp"
 
-namespace use_gpu {
+namespace USE_GPU_EXPORT use_gpu {
 namespace {
 
 using torch::nn::Module;
@@ -137,8 +137,8 @@ std::vector<Tensors> means_of(const std::vector<Tensors>& replicas, const detail
 
 }  // namespace
 
-void detail::mirror_modules(const std::vector<c10::Device>& devices,
-                            const std::function<ModuleRef()>& make) {
+USE_GPU_EXPORT void detail::mirror_modules(const std::vector<c10::Device>& devices,
+                                           const std::function<ModuleRef()>& make) {
   if (devices.empty()) {
     throw ArgumentError("mirror: there are no devices. use_gpu::try_all_gpus() is never empty.");
   }
@@ -161,7 +161,7 @@ void detail::mirror_modules(const std::vector<c10::Device>& devices,
   swap.commit();
 }
 
-void detail::average_gradients_of(const std::vector<ModuleRef>& replicas) {
+USE_GPU_EXPORT void detail::average_gradients_of(const std::vector<ModuleRef>& replicas) {
   if (replicas.empty())
     throw ArgumentError(
         "average_gradients: there are no replicas; give it what use_gpu::mirror() returned.");

@@ -14,7 +14,7 @@
 #include "messages/message.hpp"
 #include "tensor_summary.hpp"
 
-namespace use_gpu {
+namespace USE_GPU_EXPORT use_gpu {
 namespace {
 
 // Names and shapes come from the user and may be long; an error must keep room for its remedy.

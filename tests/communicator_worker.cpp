@@ -316,7 +316,8 @@ TEST(Group, TrainsLikeOneProcessWithTheWholeBatch) {
   const auto y = x.sum(1, /*keepdim=*/true).sin();
   const auto net = make(group().rank());
   broadcast_parameters(net, group());
-  train(net, x.chunk(n)[group().rank()], y.chunk(n)[group().rank()], true);
+  const auto rank = static_cast<std::size_t>(group().rank());
+  train(net, x.chunk(n)[rank], y.chunk(n)[rank], true);
   const auto alone = train(make(0), x, y, false);
   for (const auto& p : net->named_parameters()) {
     expect_same_everywhere(p.value());

@@ -34,7 +34,8 @@ def exported_names(library):
     for line in lines:
         name = line.split(maxsplit=2)[2]
         name = re.sub(r"^(guard variable|typeinfo name|typeinfo|vtable|VTT|non-virtual thunk) (for|to) ", "", name)
-        plain = re.sub(r"\[abi:\w+\]|( const| &+)+$", "", without_brackets(name))
+        name = re.sub(r"^[\w: ]+\(\*&?(?=\w+::)", "", name)  # a function that returns a pointer to one
+        plain = re.sub(r"\[abi:\w+\]|( const| &+)+$| const(?=::)", "", without_brackets(name))
         scope = plain.split("operator")[0].split()  # a template's name follows what it returns
         yield plain, scope[-1] if scope else plain, name
 

@@ -99,7 +99,8 @@ struct World {
       if (now.defined()) {
         text << describe(now) << (now.requires_grad() ? " trained" : "");
         const auto values = now.detach().cpu().to(at::kDouble).flatten();
-        for (const double value : std::span(values.const_data_ptr<double>(), values.numel()))
+        for (const double value :
+             std::span(values.const_data_ptr<double>(), static_cast<std::size_t>(values.numel())))
           text << ' ' << value;
       }
       text << '\n';

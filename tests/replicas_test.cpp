@@ -488,7 +488,7 @@ TEST(AverageGradients, KeepsReplicasEqualToTheBitAndNearOneNetworkWithTheWholeBa
       parallel_on(devices, [&](c10::Device device, int entry) {
         const auto i = static_cast<std::size_t>(entry);
         optimizers[i]->zero_grad();
-        backward(nets[i], x.chunk(count)[entry].to(device), y.chunk(count)[entry].to(device));
+        backward(nets[i], x.chunk(count)[i].to(device), y.chunk(count)[i].to(device));
       });
       average_gradients(nets);
       for (const auto& optimizer : optimizers) optimizer->step();

@@ -21,7 +21,7 @@
 #include "messages/error_text.hpp"
 #include "messages/message.hpp"
 
-namespace use_gpu {
+namespace USE_GPU_EXPORT use_gpu {
 namespace {
 
 using Backend = c10::intrusive_ptr<c10d::Backend>;

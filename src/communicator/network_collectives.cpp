@@ -23,7 +23,7 @@
 #include "network_tensors/named_tensors.hpp"
 #include "network_tensors/parameter_differences.hpp"
 
-namespace use_gpu {
+namespace USE_GPU_EXPORT use_gpu {
 namespace {
 
 // A hash of all that decides which messages are sent. Of the devices, only whether each is the

@@ -7,7 +7,7 @@
 #include "diagnosis/gpu_probe.hpp"
 #include "messages/message.hpp"
 
-namespace use_gpu {
+namespace USE_GPU_EXPORT use_gpu {
 
 std::string explain_gpus() {
   try {

@@ -10,7 +10,7 @@
 #include "device_check.hpp"
 #include "dispatch/dispatch_scope.hpp"
 
-namespace use_gpu {
+namespace USE_GPU_EXPORT use_gpu {
 namespace {
 
 // All factories that take a device and no tensor, except empty.memory_format (see below), from_file

@@ -14,7 +14,7 @@
 #include "messages/text_table.hpp"
 #include "tensor_summary.hpp"
 
-namespace use_gpu {
+namespace USE_GPU_EXPORT use_gpu {
 namespace {
 
 constexpr std::pair<TransferDirection, const char*> k_directions[] = {

@@ -8,7 +8,7 @@
 #include "gpu_info/nvml_query.hpp"
 #include "messages/message.hpp"
 
-namespace use_gpu {
+namespace USE_GPU_EXPORT use_gpu {
 namespace {
 
 // The driver's texts may have any byte. The table shows only ASCII, so that a byte is a column.

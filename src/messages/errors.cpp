@@ -5,7 +5,7 @@
 
 #include "messages/message.hpp"
 
-namespace use_gpu {
+namespace USE_GPU_EXPORT use_gpu {
 
 // c10::Error's constructor from a message alone is the one that adds no backtrace.
 Error::Error(const std::string& message)

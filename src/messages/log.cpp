@@ -9,7 +9,7 @@
 
 #include <memory>
 
-namespace use_gpu {
+namespace USE_GPU_EXPORT use_gpu {
 namespace {
 
 spdlog::level::level_enum to_spdlog(LogLevel level) {

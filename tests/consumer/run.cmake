@@ -4,28 +4,13 @@
 set(work "${BUILD}/consumer")
 file(REMOVE_RECURSE "${work}")
 
-function(run)
-  execute_process(COMMAND ${ARGV} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
-  if(NOT status EQUAL 0)
-    message(FATAL_ERROR "${ARGV}\nexit status ${status}:\n${output}")
-  endif()
-  set(output "${output}" PARENT_SCOPE)
-endfunction()
-
-# The README's first text in that language becomes a file.
-function(write_snippet language file)
-  file(READ "${SOURCE}/README.md" readme)
-  if(NOT readme MATCHES "\n```${language}\n([^`]*)```\n")
-    message(FATAL_ERROR "README.md has no text in ${language}")
-  endif()
-  file(WRITE "${file}" "${CMAKE_MATCH_1}")
-endfunction()
+include("${CMAKE_CURRENT_LIST_DIR}/steps.cmake")
 write_snippet(cpp "${work}/readme/main.cpp")
 write_snippet(cmake "${work}/readme/CMakeLists.txt")
 
 # build(<source folder> <name> [options]): a project that finds the installed package, in ${work}/<name>.
 function(build source name)
-  run(${CMAKE_COMMAND} -G Ninja -S "${source}" -B "${work}/${name}"
+  run(${CMAKE_COMMAND} -G Ninja -S "${source}" -B "${work}/${name}" "-DCMAKE_CXX_COMPILER=${COMPILER}"
       "-DCMAKE_PREFIX_PATH=${work}/prefix" "-DCMAKE_CXX_FLAGS=${FLAGS}" ${ARGN})
   run(${CMAKE_COMMAND} --build "${work}/${name}")
 endfunction()

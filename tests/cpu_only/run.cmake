@@ -1,0 +1,37 @@
+# Builds the library with a LibTorch that has no CUDA, and runs tests with it. LibTorch's builds for the CPU are not
+# on PyPI, so one is put together: the headers, libc10 and libtorch_cpu of the build's LibTorch, and CMake files
+# which tell of nothing else.
+#   cmake -DBUILD=<build folder> -DSOURCE=<project folder> -DCOMPILER=<C++ compiler> -DFLAGS=<its flags>
+#         -DTORCH=<LibTorch's folder> -P run.cmake
+set(work "${BUILD}/cpu_only")
+file(REMOVE_RECURSE "${work}")
+include("${CMAKE_CURRENT_LIST_DIR}/../consumer/steps.cmake")
+
+set(torch "${work}/site-packages/torch")
+file(MAKE_DIRECTORY "${torch}/lib")
+file(CREATE_LINK "${TORCH}/include" "${torch}/include" SYMBOLIC)
+file(CREATE_LINK "${TORCH}/../nvidia" "${torch}/../nvidia" SYMBOLIC)  # libtorch_cpu links CUDA's profiler
+foreach(library libc10.so libtorch_cpu.so libgomp.so.1)
+  file(CREATE_LINK "${TORCH}/lib/${library}" "${torch}/lib/${library}" SYMBOLIC)
+endforeach()
+file(WRITE "${torch}/version.py" "cuda: Optional[str] = None\n")
+file(STRINGS "${TORCH}/share/cmake/Torch/TorchConfigVersion.cmake" version REGEX "^set.PACKAGE_VERSION ")
+file(WRITE "${torch}/share/cmake/Torch/TorchConfigVersion.cmake" "${version}\nset(PACKAGE_VERSION_COMPATIBLE TRUE)\n")
+configure_file("${CMAKE_CURRENT_LIST_DIR}/TorchConfig.cmake" "${torch}/share/cmake/Torch/TorchConfig.cmake" COPYONLY)
+
+list(FILTER same_libtorch INCLUDE REGEX NVML)
+run(${CMAKE_COMMAND} -G Ninja -S "${SOURCE}" -B "${work}/build" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-g1
+    "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DCMAKE_CXX_FLAGS=${FLAGS}" -DUSE_GPU_WARNINGS_AS_ERRORS=ON
+    "-DTorch_DIR=${torch}/share/cmake/Torch" ${same_libtorch} -DUSE_GPU_BUILD_BENCHMARKS=OFF)
+if(output MATCHES "CMake Warning")
+  message(FATAL_ERROR "a LibTorch for the CPU alone brings a warning:\n${output}")
+endif()
+set(nouns default_device device diagnosis metric_log network parameters transfers)
+list(TRANSFORM nouns APPEND _test OUTPUT_VARIABLE tests)
+run(${CMAKE_COMMAND} --build "${work}/build" --target 03_num_gpus use_gpu_communicator ${tests})
+list(JOIN nouns "|" nouns)
+run(${CMAKE_CTEST_COMMAND} --test-dir "${work}/build" --no-tests=error -R "^(${nouns}).0_gpus")
+run("${work}/build/examples/03_num_gpus")
+if(NOT output MATCHES "built for CUDA, but libtorch_cuda.so is not loaded")  # as this libtorch_cpu says
+  message(FATAL_ERROR "the reason for there being no GPU is wrong:\n${output}")
+endif()

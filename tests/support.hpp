@@ -47,7 +47,8 @@ std::string printed(const auto& x) {
 /// A GPU that is not there.
 inline c10::Device absent_gpu() { return gpu(127); }
 
-/// On which the library registers its kernels: the one that the build chose, or that a test's environment names.
+/// The dispatch key of the library's kernels: DeferredInit, or the one that a test's environment
+/// names.
 inline c10::DispatchKey library_key() {
   const char* name = std::getenv("USE_GPU_TEST_DISPATCH_KEY");
   return c10::parseDispatchKey(name == nullptr ? "DeferredInit" : name);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // Registers a fallthrough: operations without a kernel on our key ignore it. This must exist once
-// in a process (LibTorch refuses a second fallback), so the library is always shared. PreDispatch has
-// a fallback of LibTorch's own.
+// in a process (LibTorch refuses a second fallback), so the library is always shared. PreDispatch
+// has a fallback of LibTorch's own.
 #include "dispatch/dispatch_scope.hpp"
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -17,8 +17,9 @@ namespace {
 
 constexpr std::string_view k_slot_name = "use_gpu";
 
-// Where a thread keeps our settings. In newer LibTorch, whose kinds are a class, it is a slot of our own; in older
-// ones a slot that LibTorch no longer uses, where content that is not ours is recognized by its type.
+// Where a thread keeps our settings. In a newer LibTorch, whose kinds are a class, this is a slot of
+// our own; in an older one, a slot that LibTorch no longer uses. Content that is not ours is
+// recognized by its type.
 template <class Kind>
 constexpr Kind slot() {
   if constexpr (std::is_enum_v<Kind>) {

@@ -74,12 +74,13 @@ void place(ModuleRef net, c10::Device device) {
   const AllowTransfers certain;
 
   // First the copies: they can fail (no memory, no kernel), but change nothing.
-  std::vector<std::pair<at::Tensor, at::Tensor>> moves;
+  std::vector<at::Tensor> moving;
   for (const auto& [name, x] : with_gradients(named)) {
-    if (!same_device(x.device(), device)) moves.emplace_back(x, detail::data_on(device, x));
+    if (!same_device(x.device(), device)) moving.push_back(x);
   }
+  const auto data = detail::data_on(device, moving);
   detail::DataSwap swap;
-  for (const auto& [x, data] : moves) swap.swap(x, data);
+  for (std::size_t i = 0; i < moving.size(); ++i) swap.swap(moving[i], data[i]);
   module.to(device);
   check_arrived(module, device);
   swap.commit();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <use_gpu/parameters.hpp>
 
+#include <ATen/ops/empty_like.h>
 #include <torch/nn/module.h>
 #include <use_gpu/transfers.hpp>
 
@@ -9,6 +10,7 @@
 #include <unordered_set>
 
 #include "messages/message.hpp"
+#include "network_tensors/bulk_copy.hpp"
 #include "network_tensors/flat_buffers.hpp"
 #include "network_tensors/named_tensors.hpp"
 #include "network_tensors/parameter_differences.hpp"
@@ -27,7 +29,7 @@ namespace fs = std::filesystem;
   detail::throw_parameter_error(std::string(function) + ": " + name + ": " + cause);
 }
 
-// These tensors in host memory. CPU ones, if contiguous, are not copied.
+// These tensors in host memory, contiguous. CPU ones that are so already are not copied.
 detail::NamedTensors on_host(const detail::NamedTensors& all, const std::string& function) {
   detail::Differences differences;
   for (const auto& [name, x] : all) {
@@ -36,12 +38,19 @@ detail::NamedTensors on_host(const detail::NamedTensors& all, const std::string&
   }
   detail::throw_if_any(function + ": there are tensors whose values cannot be read",
                        std::move(differences));
-  const auto distinct = detail::distinct_tensors(all);
-  const auto host = detail::gather_to_host(distinct);
   std::unordered_map<at::TensorImpl*, at::Tensor> host_of;
-  for (std::size_t i = 0; i < host.size(); ++i) {
-    host_of.emplace(distinct[i].unsafeGetTensorImpl(), host[i]);
+  std::vector<at::Tensor> remote;
+  std::vector<at::Tensor> copies;
+  for (const auto& x : detail::distinct_tensors(all)) {
+    auto& host = host_of[x.unsafeGetTensorImpl()];
+    host = x.is_cpu() ? x.resolve_conj().resolve_neg()
+                      : at::empty_like(x, x.options().device(at::kCPU));
+    if (x.is_cpu()) continue;
+    remote.push_back(x);
+    copies.push_back(host);
   }
+  detail::bulk_copy(remote, copies);
+  for (auto& [x, host] : host_of) host = host.contiguous();
   detail::NamedTensors values;
   for (const auto& [name, x] : all) values.emplace(name, host_of.at(x.unsafeGetTensorImpl()));
   return values;
@@ -93,7 +102,7 @@ void write_values(const torch::nn::Module& net, const detail::NamedTensors& valu
     const bool shared = storages.contains(sources[i].storage().unsafeGetStorageImpl());
     if (shared && !sources[i].is_same(targets[i])) sources[i] = sources[i].clone();
   }
-  detail::scatter(sources, targets);
+  detail::bulk_copy(sources, targets);
 }
 
 }  // namespace

@@ -2,7 +2,9 @@
 #include <use_gpu/replicas.hpp>
 
 #include <ATen/OpMathType.h>
+#include <ATen/ops/div.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/nn/module.h>
 #include <use_gpu/device.hpp>
@@ -16,7 +18,9 @@
 
 #include "device_check.hpp"
 #include "messages/message.hpp"
+#include "network_tensors/bulk_copy.hpp"
 #include "network_tensors/data_swap.hpp"
+#include "network_tensors/each_copy.hpp"
 #include "network_tensors/flat_buffers.hpp"
 #include "network_tensors/replica_structure.hpp"
 
@@ -50,7 +54,7 @@ void copy_values(const std::vector<Module*>& nets,
                  const std::vector<detail::NamedTensors>& structures,
                  const std::vector<c10::Device>& devices, detail::DataSwap& swap) {
   const auto names = detail::distinct_names(structures.front());
-  const auto values = detail::gather_to_host(detail::tensors_named(names, structures.front()));
+  const auto values = detail::tensors_named(names, structures.front());
   // All values are written before any swap, so that running out of memory leaves the first one as
   // it was.
   std::vector<std::pair<at::Tensor, at::Tensor>> moves;
@@ -58,12 +62,12 @@ void copy_values(const std::vector<Module*>& nets,
     const auto tensors = detail::tensors_named(names, structures[i]);
     Tensors sources;
     Tensors targets;
+    Tensors gradients;
     for (std::size_t k = 0; k < names.size(); ++k) {
       const auto& x = tensors[k];
-      if (const auto& gradient = x.grad();
-          gradient.defined() && !same_device(gradient.device(), devices[i])) {
-        moves.emplace_back(gradient, detail::data_on(devices[i], gradient));
-      }
+      const auto& gradient = x.grad();
+      if (gradient.defined() && !same_device(gradient.device(), devices[i]))
+        gradients.push_back(gradient);
       const bool stays = same_device(x.device(), devices[i]);
       if (stays && i == 0) continue;
       const bool in_place = stays && x.is_non_overlapping_and_dense();
@@ -72,8 +76,10 @@ void copy_values(const std::vector<Module*>& nets,
       targets.push_back(in_place ? x : at::empty_like(x, x.options().device(devices[i])));
       if (!in_place) moves.emplace_back(x, targets.back());
     }
+    const auto data = detail::data_on(devices[i], gradients);
+    for (std::size_t k = 0; k < gradients.size(); ++k) moves.emplace_back(gradients[k], data[k]);
     const c10::InferenceMode inference;  // in which tensors that were made in it can be written too
-    detail::scatter(sources, targets);
+    detail::bulk_copy(sources, targets);
   }
   for (const auto& [x, data] : moves) swap.swap(x, data);
   for (std::size_t i = 0; i < nets.size(); ++i) place(*nets[i], devices[i]);
@@ -117,22 +123,43 @@ Tensors gradients_of(const detail::NamedTensors& parameters, const std::vector<s
   return gradients;
 }
 
-// The mean of the tensors at these positions, for each replica on its device.
+// The mean of the tensors, which are on several devices, into `mean`.
+void mean_into(at::Tensor mean, const Tensors& tensors) {
+  const auto device = mean.device();
+  auto sum = tensors.front().to(device).to(at::toOpMathType(mean.scalar_type()));
+  for (std::size_t i = 1; i < tensors.size(); ++i) sum = sum.add(tensors[i].to(device));
+  const auto count = static_cast<std::int64_t>(tensors.size());
+  at::div_out(mean, sum, at::scalar_tensor(count));
+}
+
+// The mean of the tensors at these positions, for each replica on its device. More than two devices
+// reduce all at once, an equal part each.
 std::vector<Tensors> means_of(const std::vector<Tensors>& replicas, const detail::Bucket& bucket) {
-  const auto first = replicas.front().front().device();
-  at::Tensor sum;
+  Tensors flat;
+  Tensors means;
   for (const auto& tensors : replicas) {
-    const auto flat = detail::flatten(detail::select(tensors, bucket)).to(first);
-    sum = sum.defined() ? sum.add(flat) : flat.to(at::toOpMathType(flat.scalar_type()));
+    flat.push_back(detail::flatten(detail::select(tensors, bucket)));
+    means.push_back(at::empty_like(flat.back()));
   }
-  const auto dtype = replicas.front()[bucket.front()].scalar_type();
-  const auto mean = sum.div(static_cast<std::int64_t>(replicas.size())).to(dtype);
-  std::vector<Tensors> means;
-  for (const auto& tensors : replicas) {
-    means.push_back(
-        detail::unflatten(mean.to(tensors.front().device()), detail::select(tensors, bucket)));
+  const auto numel = flat.front().numel();
+  const auto parts = replicas.size() > 2 ? static_cast<std::int64_t>(replicas.size()) : 1;
+  const auto size = (numel / parts / 16 + 1) * 16;  // aligned
+  for (std::int64_t part = 0; part * size < numel; ++part) {
+    const auto of = [&](const at::Tensor& x) {
+      return x.narrow(0, part * size, std::min(size, numel - part * size));
+    };
+    Tensors summands;
+    for (const auto& x : flat) summands.push_back(of(x));
+    const auto& reduced = means[static_cast<std::size_t>(part)];
+    mean_into(of(reduced), summands);
+    for (const auto& x : means) {
+      if (!x.is_same(reduced)) of(x).copy_(of(reduced));
+    }
   }
-  return means;
+  std::vector<Tensors> results;
+  for (std::size_t i = 0; i < replicas.size(); ++i)
+    results.push_back(detail::unflatten(means[i], detail::select(replicas[i], bucket)));
+  return results;
 }
 
 }  // namespace

@@ -40,16 +40,19 @@ inline std::filesystem::path files_folder() {
 inline c10::Device first_device() { return try_gpu(); }
 inline c10::Device other_device() { return num_gpus() > 1 ? gpu(1) : cpu(); }
 
-// Two dtypes, a tensor that is not contiguous, a frozen one, gradients, and a buffer.
+constexpr int k_small = 2;  // more parameters: with their gradients, enough to travel together
+
+// Two dtypes, a tensor that is not contiguous, a frozen one, an empty one, gradients, and a buffer.
 struct Net : torch::nn::Module {
   explicit Net(double value) {
-    const auto add = [&](const char* name, const at::Tensor& x, bool is_trained) {
+    const auto add = [&](const std::string& name, const at::Tensor& x, bool is_trained) {
       auto& parameter = register_parameter(name, x.fill_(value), is_trained);
       if (is_trained) parameter.mutable_grad() = at::full_like(parameter, value);
     };
     add("weight", at::empty({3, 2}).t(), true);
     add("bias", at::empty({3}), true);
     add("factor", at::empty({2}, at::kDouble), true);
+    for (int i = 0; i < k_small; ++i) add("small" + std::to_string(i), at::empty({i}), true);
     add("frozen", at::empty({1}), false);
     register_buffer("count", at::full({}, static_cast<std::int64_t>(value), at::kLong));
   }
@@ -191,9 +194,12 @@ inline const Action k_actions[] = {
     {"read_parameters", [](World& w) { static_cast<void>(read_parameters(w.net)); }},
     {"write_parameters",
      [](World& w) {
-       write_parameters(w.net, {{"weight", torch::full({2, 3}, 5.0)},
-                                {"bias", torch::full({3}, 5.0)},
-                                {"factor", torch::full({2}, 5.0, at::kDouble)}});
+       std::map<std::string, at::Tensor> values{{"weight", torch::full({2, 3}, 5.0)},
+                                                {"bias", torch::full({3}, 5.0)},
+                                                {"factor", torch::full({2}, 5.0, at::kDouble)}};
+       for (int i = 0; i < k_small; ++i)
+         values.emplace("small" + std::to_string(i), torch::full({i}, 5.0));
+       write_parameters(w.net, values);
      }},
     {"write_parameters, refused",
      [](World& w) {

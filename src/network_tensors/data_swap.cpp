@@ -1,14 +1,32 @@
 // SPDX-License-Identifier: MIT
 #include "network_tensors/data_swap.hpp"
 
+#include <ATen/ops/empty_like.h>
 #include <c10/core/InferenceMode.h>
 #include <use_gpu/log.hpp>
 
+#include "network_tensors/bulk_copy.hpp"
+#include "network_tensors/parameter_differences.hpp"
+
 namespace use_gpu::detail {
 
-at::Tensor data_on(c10::Device device, const at::Tensor& x) {
-  const c10::InferenceMode as_x(x.is_inference());
-  return x.detach().to(device);
+std::vector<at::Tensor> data_on(c10::Device device, at::TensorList tensors) {
+  std::vector<at::Tensor> data;
+  std::vector<at::Tensor> sources;
+  std::vector<at::Tensor> targets;
+  for (const auto& x : tensors) {
+    const c10::InferenceMode as_x(x.is_inference());
+    if (trouble_with(x).empty()) {
+      data.push_back(at::empty_like(x, x.options().device(device)));
+      sources.push_back(x);
+      targets.push_back(data.back());
+    } else {
+      data.push_back(x.detach().to(device));  // sparse ones, as LibTorch moves them
+    }
+  }
+  const c10::InferenceMode inference;  // in which tensors that were made in it can be written too
+  bulk_copy(sources, targets);
+  return data;
 }
 
 DataSwap::~DataSwap() {

@@ -12,9 +12,9 @@
 
 namespace use_gpu::detail {
 
-/// A copy of x's data on that device, made in inference mode exactly if x was: otherwise LibTorch
-/// would refuse later writes or reads.
-[[nodiscard]] at::Tensor data_on(c10::Device device, const at::Tensor& x);
+/// Copies of the tensors' data on that device, in few transfers; each made in inference mode exactly
+/// if its tensor was: otherwise LibTorch would refuse later writes or reads.
+[[nodiscard]] std::vector<at::Tensor> data_on(c10::Device device, at::TensorList tensors);
 
 class DataSwap {
  public:

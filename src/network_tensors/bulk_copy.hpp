@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+//
+// Many tensors between devices: in few transfers and few kernels.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace use_gpu::detail {
+
+/// Writes values[i] into targets[i], which has its dtype and shape, in place; each may be anywhere.
+/// From one device to another small tensors travel together, up to 32 MB at a time; a single small
+/// one, and a few, as by LibTorch's copy_. Between host and device through two buffers of pinned
+/// memory, of which the host fills one while the device reads the other; a large tensor that is
+/// pinned itself is sent from where it is.
+///
+/// Waits for what it moves between host and device. Needs at most 64 MB of host memory and 64 MB of
+/// each device's besides, which it allocates before it writes, so that running out of memory
+/// changes nothing; uses write_with_retry. For values only: callers switch autograd off.
+void bulk_copy(at::TensorList values, at::TensorList targets);
+
+}  // namespace use_gpu::detail

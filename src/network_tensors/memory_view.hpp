@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+//
+// A tensor's memory seen as another tensor. For copies of memory: autograd knows nothing of it.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace use_gpu::detail {
+
+/// A dense tensor of these sizes and strides in x's storage, `begin` bytes after its start, which
+/// must be a multiple of the dtype's size. Keeps the storage; its version is its own.
+[[nodiscard]] at::Tensor memory_view(const at::Tensor& x, std::int64_t begin, at::ScalarType dtype,
+                                     at::IntArrayRef sizes, at::IntArrayRef strides);
+
+/// Where x begins in its storage, in bytes.
+[[nodiscard]] std::int64_t begin_of(const at::Tensor& x);
+
+/// Whether x's values are its memory: no gaps between them, none conjugated or negated lazily.
+[[nodiscard]] bool is_plain(const at::Tensor& x);
+
+/// Whether two tensors of one dtype and shape have equal values exactly if their memory is equal.
+[[nodiscard]] bool are_alike(const at::Tensor& a, const at::Tensor& b);
+
+}  // namespace use_gpu::detail

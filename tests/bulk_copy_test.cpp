@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: MIT
+#include "network_tensors/bulk_copy.hpp"
+
+#include <torch/types.h>
+#include <use_gpu/transfers.hpp>
+
+#include <algorithm>
+#include <vector>
+
+#include "simulated_runtime.hpp"
+#include "support.hpp"
+
+namespace use_gpu::detail {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+std::vector<c10::Device> some_devices() {
+  std::vector<c10::Device> devices{cpu()};
+  for (int i = 0; i < std::min(num_gpus(), 2); ++i) devices.push_back(gpu(i));
+  return devices;
+}
+
+Tensors zeros_like_each(const Tensors& values, c10::Device device) {
+  Tensors targets;
+  for (const auto& x : values) targets.push_back(torch::zeros_like(x, x.options().device(device)));
+  return targets;
+}
+
+// What the simulated runtime was asked for: kernels, copies and waits.
+std::int64_t calls() {
+  std::int64_t sum = 0;
+  for (const char* row :
+       {"kernels", "within a device copies", "host to device copies", "device to host copies",
+        "device to device copies", "stream synchronizations", "event synchronizations",
+        "device synchronizations"}) {
+    sum += test::runtime_count(row);
+  }
+  return sum;
+}
+
+template <class Work>
+std::int64_t calls_of(const Work& work) {
+  const auto before = calls();
+  work();
+  return calls() - before;
+}
+
+TEST(BulkCopy, WritesTheValuesWhereverTheyAre) {
+  for (const auto from : some_devices()) {
+    for (const auto to : some_devices()) {
+      SCOPED_TRACE(from.str() + " to " + to.str());
+      Tensors values;
+      Tensors targets;
+      const auto add = [&](const at::Tensor& value, const at::Tensor& target) {
+        values.push_back(value.to(from));
+        targets.push_back(target.to(to));
+        if (!value.is_contiguous()) {  // as it was, but on that device
+          values.back() = value.transpose(0, 1).to(from).transpose(0, 1);
+        }
+      };
+      for (int i = 0; i < 40; ++i) add(torch::full({i, 2}, i), torch::zeros({i, 2}, torch::kLong));
+      for (int i = 0; i < 40; ++i)
+        add(torch::rand({3}, torch::kHalf), torch::zeros({3}, at::kHalf));
+      add(torch::rand({2, 3}).t(), torch::zeros({3, 2}));
+      add(torch::rand({2, 3}).t(), torch::zeros({2, 3}).t());
+      add(torch::rand({1500, 1000}).t(), torch::zeros({1000, 1500}));
+      add(torch::rand({1500, 1000}), torch::zeros({1500, 1000}));
+      add(torch::full({}, 7), torch::full({}, 0));
+      for (int i = 0; i < 3; ++i) {  // at odd addresses
+        values.push_back(torch::arange(9, torch::kByte).to(from).narrow(0, i, 5));
+        targets.push_back(torch::zeros({9}, torch::kByte).to(to).narrow(0, 2 * i, 5));
+      }
+      const auto z = torch::view_as_complex(torch::rand({2, 3, 2}));
+      values.push_back(z.to(from).conj());
+      targets.push_back(torch::zeros_like(z).to(to));
+      values.push_back(z.to(from));
+      targets.push_back(torch::zeros_like(z).to(to).conj());
+      values.push_back(torch::rand({4, 4}).to(from));  // with gaps
+      targets.push_back(torch::zeros({4, 8}).to(to).slice(1, 0, 8, 2));
+      bulk_copy(values, targets);
+      for (std::size_t i = 0; i < targets.size(); ++i) {
+        EXPECT_TRUE(targets[i].to(cpu()).equal(values[i].to(cpu()))) << i;
+        if (targets[i].numel() > 0) {
+          EXPECT_GT(targets[i]._version(), 0) << i;
+        }
+      }
+    }
+  }
+}
+
+TEST(BulkCopy, WritesNothingBesideTheTargets) {
+  for (const auto device : some_devices()) {
+    const auto memory = torch::zeros({100, 3}, torch::TensorOptions(device).dtype(torch::kShort));
+    Tensors values;
+    Tensors targets;
+    for (int i = 0; i < 100; i += 2) {
+      values.push_back(torch::full({3}, i + 1, torch::kShort));
+      targets.push_back(memory[i]);
+    }
+    bulk_copy(values, targets);
+    for (int i = 0; i < 100; ++i)
+      EXPECT_EQ(memory[i].sum().item<int>(), i % 2 == 0 ? 3 * (i + 1) : 0) << i;
+  }
+}
+
+TEST(BulkCopy, SendsLargeTensorsInPieces) {
+  USE_GPU_TEST_NEEDS(1);
+  const auto large = torch::arange(std::int64_t{25} << 20, torch::kInt);  // 100 MB
+  const auto on_gpu = torch::empty_like(large, large.options().device(gpu()));
+  {
+    const TransferLedger ledger;
+    bulk_copy({large}, {on_gpu});
+    EXPECT_EQ(ledger.count(TransferDirection::host_to_device).copies, 4);
+  }
+  const auto back = torch::empty_like(large);
+  bulk_copy({on_gpu}, {back});
+  EXPECT_TRUE(back.equal(large));
+}
+
+TEST(BulkCopy, SendsPinnedMemoryFromWhereItIs) {
+  USE_GPU_TEST_NEEDS(1);
+  if (!test::simulated() || test::is_dry_run()) GTEST_SKIP() << "needs simulated GPUs";
+  const auto pinned = torch::rand({25, 1 << 20}).pin_memory();
+  const auto target = torch::empty_like(pinned, pinned.options().device(gpu()));
+  const auto allocations = test::runtime_count("pinned allocations");
+  const TransferLedger ledger;
+  bulk_copy({pinned}, {target});
+  EXPECT_EQ(ledger.count(TransferDirection::host_to_device).copies, 1);
+  EXPECT_EQ(test::runtime_count("pinned allocations"), allocations);
+  EXPECT_TRUE(target.cpu().equal(pinned));
+}
+
+TEST(BulkCopy, PutsSmallTensorsOfEveryDtypeIntoOneTransfer) {
+  USE_GPU_TEST_NEEDS(2);
+  Tensors values;
+  Tensors targets;
+  const auto add = [&](const at::Tensor& value, const at::Tensor& target) {
+    values.push_back(value);
+    targets.push_back(target);
+  };
+  for (int i = 0; i < 100; ++i)
+    add(torch::full({i, 2}, i),
+        torch::zeros({2, i}, torch::TensorOptions(gpu(i % 2)).dtype(torch::kLong)).t());
+  add(torch::full({3}, 7.F, gpu(1)), torch::zeros({3}, gpu(1)));
+  add(torch::full({3}, 8.F), torch::zeros({3}, gpu(1)));
+  add(torch::full({3}, 9.F), torch::zeros({3}));
+  {
+    const TransferLedger ledger;
+    bulk_copy(values, targets);
+    EXPECT_EQ(ledger.count(TransferDirection::host_to_device).copies, 2);
+    EXPECT_EQ(ledger.count(TransferDirection::device_to_device).copies, 0);
+  }
+  {
+    const TransferLedger ledger;
+    bulk_copy(targets, values);
+    EXPECT_EQ(ledger.count(TransferDirection::device_to_host).copies, 2);
+  }
+  for (std::size_t i = 0; i < targets.size(); ++i)
+    EXPECT_TRUE(targets[i].to(cpu()).equal(values[i].to(cpu()))) << i;
+}
+
+// One CUDA call after the other fails, out of memory or for good, among them those of a transfer
+// that is under way.
+TEST(BulkCopy, SucceedsOrThrowsWhateverCudaCallFails) {
+  USE_GPU_TEST_NEEDS(1);
+  if (!test::simulated()) GTEST_SKIP() << "needs simulated GPUs";
+  const auto large = torch::arange(std::int64_t{18} << 20, torch::kInt);  // three pieces
+  testing::internal::CaptureStderr();
+  int failed_calls = 0;
+  for (const char* const code : {"2", "719"}) {
+    std::string failed = "the first";
+    for (int at = 1; !failed.empty(); ++at) {
+      const auto target = torch::zeros({large.numel()}, large.options().device(gpu()));
+      test::set_cuda_faults(
+          "cudaSetDevice:*:0,cudaGetDevice:*:0,cudaFree:*:0,*:" + std::to_string(at) + ':' + code);
+      bool has_thrown = false;
+      try {
+        bulk_copy({large}, {target});
+      } catch (const c10::Error&) {
+        has_thrown = true;
+      }
+      failed = test::failed_cuda_function();
+      test::set_cuda_faults("");
+      failed_calls += failed.empty() ? 0 : 1;
+      EXPECT_TRUE(has_thrown || target.cpu().equal(large)) << at << ' ' << failed;
+    }
+  }
+  testing::internal::GetCapturedStderr();
+  EXPECT_GT(failed_calls, 10);
+}
+
+// The counts below need LibTorch's own kernels.
+class BulkCopyCalls : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!test::is_dry_run()) GTEST_SKIP() << "needs simulate_gpus --dry-run";
+    if (num_gpus() < 2) GTEST_SKIP() << "needs 2 GPUs";
+  }
+  static Tensors tensors(std::size_t count, at::IntArrayRef shape, c10::Device device) {
+    Tensors all;
+    for (std::size_t i = 0; i < count; ++i) all.push_back(torch::zeros(shape, device));
+    return all;
+  }
+};
+
+TEST_F(BulkCopyCalls, AreFewForManyTensors) {
+  for (const auto& [from, to, most] : {std::tuple{cpu(), gpu(0), 18}, std::tuple{gpu(0), cpu(), 10},
+                                       std::tuple{gpu(0), gpu(1), 25}}) {
+    const auto values = tensors(1000, {8, 8}, from);
+    const auto targets = zeros_like_each(values, to);
+    EXPECT_LE(calls_of([&] { bulk_copy(values, targets); }), most) << from << " to " << to;
+  }
+}
+
+TEST_F(BulkCopyCalls, AreNeverMoreThanLibTorchsOwn) {
+  const auto copy = [](const Tensors& values, const Tensors& targets) {
+    for (std::size_t i = 0; i < values.size(); ++i) targets[i].copy_(values[i]);
+  };
+  for (const at::IntArrayRef shape : {at::IntArrayRef{8, 8}, at::IntArrayRef{3}, at::IntArrayRef{},
+                                      at::IntArrayRef{1 << 20}, at::IntArrayRef{3 << 20}}) {
+    for (const auto& [from, to] : {std::pair{cpu(), gpu(0)}, std::pair{gpu(0), cpu()},
+                                   std::pair{gpu(0), gpu(1)}, std::pair{gpu(0), gpu(0)}}) {
+      for (const std::size_t count : {1, 2, 3, 4, 5, 9, 10, 40}) {
+        const auto values = tensors(count, shape, from);
+        const auto targets = zeros_like_each(values, to);
+        const auto own = calls_of([&] { copy(values, targets); });
+        const auto ours = calls_of([&] { bulk_copy(values, targets); });
+        EXPECT_LE(ours, own) << count << " of " << shape << ", " << from << " to " << to;
+        if (count == 1) {
+          EXPECT_EQ(ours, own) << shape << ", " << from << " to " << to;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace use_gpu::detail

@@ -2,18 +2,23 @@
 #include <use_gpu/metric_log.hpp>
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/Event.h>
 #include <c10/core/InferenceMode.h>
+#include <c10/core/StreamGuard.h>
 #include <use_gpu/errors.hpp>
 #include <use_gpu/transfers.hpp>
 
 #include <array>
+#include <map>
+#include <utility>
 
 #include "device_check.hpp"
 #include "messages/message.hpp"
 #include "metric_log_cuda.hpp"
+#include "network_tensors/memory_view.hpp"
 #include "tensor_summary.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {
@@ -45,6 +50,20 @@ bool is_real_number(const at::Tensor& x) {
       ". Make the log where the values are computed: " + "use_gpu::MetricLog log(value.device()).");
 }
 
+void check(const at::Tensor& value, c10::Device device) {
+  if (!is_real_number(value)) throw_no_number(value);
+  if (value.device() != device) throw_elsewhere(value, device);
+}
+
+// Whether nobody else can read or write the value's memory, which is small and its allocator's own.
+bool is_unshared(const at::Tensor& x) {
+  constexpr std::size_t k_most_bytes = 512;  // LibTorch allocates no less
+  const auto& storage = x.storage();
+  const auto* const allocator = storage.allocator();
+  return x.use_count() == 1 && storage.use_count() == 1 && storage.nbytes() <= k_most_bytes &&
+         allocator != nullptr && storage.data_ptr().get_deleter() == allocator->raw_deleter();
+}
+
 void check_not_captured(c10::Stream stream) {
   if (!detail::is_captured(stream)) return;
   throw ArgumentError(
@@ -57,7 +76,8 @@ void check_not_captured(c10::Stream stream) {
 
 // Two blocks on the device are filled in turn, each with pinned memory on the host to be copied to.
 // The copy goes into the stream that fills the block, so the device cannot fill it again too early;
-// the host reads its memory after an event.
+// the host reads its memory after an event. Kept values are written to the block together, later
+// than others that were pushed after them: so each block knows which value is where.
 class detail::MetricBlocks {
  public:
   MetricBlocks(c10::Device device, std::int64_t size)
@@ -83,34 +103,53 @@ class detail::MetricBlocks {
   void push(const at::Tensor& value, std::vector<double>& values) {
     follow_current_stream();
     auto& block = blocks_[filling_];
+    make_room();
+    const bool is_last = is_full_after_next();
+    if (is_last) write_kept();
     {
       const at::AutoDispatchBelowADInplaceOrView detached;
-      block.on_device.select(0, filled_).copy_(value.dim() == 0 ? value : value.reshape({}));
+      block.on_device.select(0, written_).copy_(value.dim() == 0 ? value : value.reshape({}));
     }
-    if (filled_ + 1 == size_) {
+    if (is_last) {
       take(block, values);
       start_copy(block);
-      filling_ = 1 - filling_;
-      filled_ = 0;
-    } else {
-      ++filled_;
     }
+    places_.push_back(static_cast<std::int32_t>(written_++));
+    if (!is_last) return;
+    block.places = std::exchange(places_, {});
+    filling_ = 1 - filling_;
+    written_ = 0;
+  }
+
+  /// Keeps the value's storage until the block is full. Returns whether it could: not the last
+  /// value of a block.
+  bool keep(const at::Tensor& value) {
+    follow_current_stream();
+    if (is_full_after_next()) return false;
+    make_room();
+    const auto integer = integer_of(value.element_size());
+    kept_.push_back({memory_view(value, begin_of(value), integer, {1}, {1}), value.scalar_type(),
+                     places_.size()});
+    places_.push_back(0);  // until it is written
+    return true;
   }
 
   /// Numbers in the blocks.
   [[nodiscard]] std::int64_t count() const {
-    return filled_ + size_ * (int{blocks_[0].is_under_way} + int{blocks_[1].is_under_way});
+    return static_cast<std::int64_t>(places_.size() + blocks_[0].places.size() +
+                                     blocks_[1].places.size());
   }
 
   /// Moves full blocks to `values`; returns these and a copy of the rest.
   std::vector<double> collect(std::vector<double>& values) {
     follow_current_stream();
+    write_kept();
     take(blocks_[filling_], values);  // the older one
     take(blocks_[1 - filling_], values);
     auto all = values;
-    if (filled_ > 0) {
+    if (written_ > 0) {
       const AllowTransfers certain;
-      append(all, blocks_[filling_].on_device.narrow(0, 0, filled_).to(at::kCPU));
+      append(all, blocks_[filling_].on_device.narrow(0, 0, written_).to(at::kCPU), places_);
     }
     return all;
   }
@@ -119,19 +158,29 @@ class detail::MetricBlocks {
   struct Block {
     at::Tensor on_device, on_host;
     std::unique_ptr<c10::Event> copied;  // recorded after the copy to the host
+    std::vector<std::int32_t> places;    // as places_, once it is full
     bool is_under_way = false;
   };
+  struct Kept {
+    at::Tensor memory;  // as an integer: not every dtype can be concatenated
+    at::ScalarType dtype;
+    std::size_t number;  // in its block
+  };
 
-  static void append(std::vector<double>& values, const at::Tensor& block) {
+  static void append(std::vector<double>& values, const at::Tensor& block,
+                     const std::vector<std::int32_t>& places) {
     const auto numbers = block.to(at::kDouble);
-    const auto* const begin = numbers.const_data_ptr<double>();
-    values.insert(values.end(), begin, begin + numbers.numel());
+    // Not const_data_ptr<double>(): GCC, which built LibTorch, and Clang from 18 on name it differently.
+    const auto* const begin = static_cast<const double*>(numbers.const_data_ptr());
+    values.reserve(values.size() + places.size());
+    for (const auto place : places) values.push_back(begin[place]);
   }
 
   static void take(Block& block, std::vector<double>& values) {
     if (!block.is_under_way) return;
     block.copied->synchronize();
-    append(values, block.on_host);
+    append(values, block.on_host, block.places);
+    block.places.clear();
     block.is_under_way = false;
   }
 
@@ -143,12 +192,50 @@ class detail::MetricBlocks {
     block.is_under_way = true;
   }
 
+  [[nodiscard]] bool is_full_after_next() const {
+    return static_cast<std::int64_t>(places_.size()) + 1 == size_;
+  }
+
+  // So that the next push_back cannot fail; as it would grow.
+  void make_room() {
+    if (places_.size() == places_.capacity()) places_.reserve(2 * places_.size() + 16);
+  }
+
+  static at::ScalarType integer_of(std::size_t bytes) {
+    if (bytes == 8) return at::kLong;
+    if (bytes == 4) return at::kInt;
+    return bytes == 2 ? at::kShort : at::kByte;
+  }
+
+  // Writes the kept values to the block: those of one dtype by one kernel for each 128 and one more.
+  void write_kept() {
+    if (kept_.empty()) return;
+    const at::AutoDispatchBelowADInplaceOrView detached;
+    const c10::StreamGuard current(stream_);
+    std::map<at::ScalarType, std::vector<at::Tensor>> memory;
+    for (const auto& kept : kept_) memory[kept.dtype].push_back(kept.memory);
+    std::map<at::ScalarType, std::int64_t> place;
+    auto end = written_;
+    for (const auto& [dtype, of_dtype] : memory) {
+      place[dtype] = end;
+      const auto count = static_cast<std::int64_t>(of_dtype.size());
+      blocks_[filling_].on_device.narrow(0, end, count).copy_(at::cat(of_dtype).view(dtype));
+      end += count;
+    }
+    for (const auto& kept : kept_) {
+      places_[kept.number] = static_cast<std::int32_t>(place[kept.dtype]++);
+    }
+    written_ = end;
+    kept_.clear();
+  }
+
   // Work of the previous stream comes first, and the memory is not reused before this stream is
   // done with it.
   void follow_current_stream() {
     const auto stream = guard_.getStream(stream_.device());
     check_not_captured(stream);
     if (stream == stream_) return;
+    write_kept();  // in their own stream, in which their memory is reused
     const c10::DeviceGuard current(stream.device());
     c10::Event so_far(stream.device_type());
     so_far.record(stream_);
@@ -164,7 +251,9 @@ class detail::MetricBlocks {
   c10::Stream stream_;  // which the log used last
   std::array<Block, 2> blocks_;
   std::size_t filling_ = 0;
-  std::int64_t filled_ = 0;
+  std::int64_t written_ = 0;          // to the block that is being filled
+  std::vector<Kept> kept_;            // not yet written to it
+  std::vector<std::int32_t> places_;  // where in it each value is, in the order of the pushes
 };
 
 MetricLog::MetricLog(c10::Device device, std::int64_t block_size)
@@ -177,12 +266,20 @@ MetricLog::MetricLog(MetricLog&& other) noexcept = default;
 MetricLog& MetricLog::operator=(MetricLog&& other) noexcept = default;
 
 void MetricLog::push(const at::Tensor& value) {
-  if (!is_real_number(value)) throw_no_number(value);
-  if (value.device() != device_) throw_elsewhere(value, device_);
+  check(value, device_);
   if (blocks_) {
     blocks_->push(value, values_);
   } else {
     values_.push_back(value.item().toDouble());
+  }
+}
+
+void MetricLog::push(at::Tensor&& value) {
+  check(value, device_);
+  if (blocks_ && is_unshared(value) && blocks_->keep(value)) {
+    value.reset();
+  } else {
+    push(std::as_const(value));
   }
 }
 

@@ -102,8 +102,8 @@ struct World {
       if (now.defined()) {
         text << describe(now) << (now.requires_grad() ? " trained" : "");
         const auto values = now.detach().cpu().to(at::kDouble).flatten();
-        for (const double value :
-             std::span(values.const_data_ptr<double>(), static_cast<std::size_t>(values.numel())))
+        for (const double value : std::span(static_cast<const double*>(values.const_data_ptr()),
+                                            static_cast<std::size_t>(values.numel())))
           text << ' ' << value;
       }
       text << '\n';

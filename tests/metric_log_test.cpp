@@ -9,8 +9,10 @@
 #include <use_gpu/transfers.hpp>
 
 #include <bit>
+#include <cmath>
 #include <limits>
 
+#include "simulated_runtime.hpp"
 #include "support.hpp"
 
 namespace use_gpu {
@@ -211,6 +213,84 @@ TEST(MetricLog, TakesNoMoreOfTheDevicesMemoryThanTwoBlocks) {
     log.push(value);
     ASSERT_EQ(allocated() - before, 2 * 128 * 8);
   }
+}
+
+// A temporary of a GPU that is kept; what would change it afterwards must not.
+TEST(MetricLog, KeepsNoValueThatSomebodyElseCanChange) {
+  for (const auto device : try_all_gpus()) {
+    MetricLog log(device, 100);
+    auto total = torch::zeros({}, device);
+    for (int i = 1; i <= 3; ++i) log.push(total.add_(1));  // an accumulator
+    const auto row = torch::full({2}, 4.F, device);
+    log.push(row[0]);  // a view
+    row.zero_();
+    auto copy = torch::full({}, 5.F, device);
+    const auto other = copy;
+    log.push(std::move(copy));  // NOLINT(bugprone-use-after-move): tested below
+    EXPECT_TRUE(copy.defined());
+    other.zero_();
+    const auto owner = torch::full({}, 6.F, device);
+    log.push(torch::from_blob(owner.data_ptr(), {}, owner.options()));  // somebody else's memory
+    owner.zero_();
+    const auto weight = torch::full({2}, 3.F, device).requires_grad_();
+    auto saved = (weight * weight).sum().exp();  // autograd saves its result
+    const auto graph = saved.grad_fn();
+    log.push(std::move(saved));
+    auto values = log.values();
+    EXPECT_NEAR(values.back() / std::exp(18.), 1, 1e-3);
+    values.pop_back();
+    EXPECT_EQ(values, one_to(6));
+  }
+}
+
+TEST(MetricLog, KeepsNoGraph) {
+  USE_GPU_TEST_NEEDS(1);
+  const auto allocated = [] {
+    return at::accelerator::getDeviceStats(0).allocated_bytes[0].current;
+  };
+  MetricLog log(gpu());
+  const auto weight = torch::ones({1 << 20}, gpu()).requires_grad_();
+  const auto before = allocated();
+  for (int i = 0; i < 5; ++i) log.push((weight * weight).exp().sum());
+  EXPECT_LE(allocated() - before, 5 * 512);
+  EXPECT_EQ(log.size(), 5);
+}
+
+TEST(MetricLog, KeepsTheOrderOfKeptAndCopiedValuesOfAllDtypes) {
+  for (const auto device : try_all_gpus()) {
+    for (const std::int64_t block : {1, 2, 3, 7, 64}) {
+      MetricLog log(device, block);
+      for (int i = 1; i <= 50; ++i) {
+        const auto dtype = i % 3 == 0 ? torch::kLong : i % 3 == 1 ? torch::kHalf : torch::kBFloat16;
+        auto value = torch::full({}, i, torch::TensorOptions(device).dtype(dtype));
+        if (i % 4 == 0) {
+          log.push(value);
+        } else {
+          log.push(std::move(value));
+        }
+        EXPECT_EQ(log.size(), i);
+        if (i % 17 == 0) {
+          EXPECT_EQ(log.values(), one_to(i));
+        }
+      }
+      EXPECT_EQ(log.values(), one_to(50)) << device << ", blocks of " << block;
+    }
+  }
+}
+
+TEST(MetricLog, LaunchesNoKernelForAValueThatNobodyElseHolds) {
+  if (!test::is_dry_run()) GTEST_SKIP() << "needs simulate_gpus --dry-run";
+  const auto x = torch::ones({3}, gpu());
+  MetricLog log(gpu(), 1000);
+  const auto kernels_of = [&](const auto& work) {
+    const auto before = test::runtime_count("kernels");
+    for (int i = 0; i < 1000; ++i) work();
+    return test::runtime_count("kernels") - before;
+  };
+  const auto norms = kernels_of([&] { (void)x.norm(); });
+  EXPECT_EQ(norms, 1000);
+  EXPECT_LE(kernels_of([&] { log.push(x.norm()); }), norms + 10);
+  EXPECT_LE(kernels_of([&] { log.push(x.max()); }), kernels_of([&] { (void)x.max(); }) + 10);
 }
 
 TEST(MetricLog, FollowsTheCurrentStream) {

@@ -24,8 +24,8 @@ class MetricBlocks;
 namespace USE_GPU_EXPORT use_gpu {
 
 /// Collects numbers on a device and copies them to the host in blocks. Uses memory there for two
-/// blocks of float64 (float32 on MPS, which has no float64), and as much pinned host memory, for
-/// any number of values. On the CPU it writes directly to host memory. For one thread at a time; the
+/// blocks of float64 (float32 on MPS, which has no float64), and half as much again on the host,
+/// pinned, for any number of values; and 512 bytes for each value that it keeps, at most a block. On the CPU it writes directly to host memory. For one thread at a time; the
 /// current stream may change between calls: the log orders its own work.
 class MetricLog {
  public:
@@ -45,6 +45,13 @@ class MetricLog {
   /// not real or has not exactly one element, and during capture of a CUDA graph: each replay would
   /// write to the same place.
   void push(const at::Tensor& value);
+  /// The same without a kernel, for a value that nobody else holds, as in log.push(x.norm()): its
+  /// memory is kept, and the values of a block are copied together, by one kernel for each 128 of a
+  /// dtype and one more. Nothing else is kept, no graph. A value with another owner (an output that
+  /// autograd saved, a view), with memory that LibTorch did not allocate or of more than 512 bytes
+  /// is copied as above. A CUDA graph's own output, which its next replay overwrites, must be pushed
+  /// as an lvalue. Where it throws, `value` is as it was.
+  void push(at::Tensor&& value);
 
   /// How many were pushed.
   [[nodiscard]] std::int64_t size() const;

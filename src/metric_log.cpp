@@ -201,7 +201,7 @@ class detail::MetricBlocks {
     if (places_.size() == places_.capacity()) places_.reserve(2 * places_.size() + 16);
   }
 
-  static at::ScalarType integer_of(std::size_t bytes) {
+  static at::ScalarType integer_of(std::int64_t bytes) {
     if (bytes == 8) return at::kLong;
     if (bytes == 4) return at::kInt;
     return bytes == 2 ? at::kShort : at::kByte;

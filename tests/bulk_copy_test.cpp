@@ -221,7 +221,7 @@ TEST_F(BulkCopyCalls, AreNeverMoreThanLibTorchsOwn) {
                                       at::IntArrayRef{1 << 20}, at::IntArrayRef{3 << 20}}) {
     for (const auto& [from, to] : {std::pair{cpu(), gpu(0)}, std::pair{gpu(0), cpu()},
                                    std::pair{gpu(0), gpu(1)}, std::pair{gpu(0), gpu(0)}}) {
-      for (const std::size_t count : {1, 2, 3, 4, 5, 9, 10, 40}) {
+      for (const std::size_t count : {1U, 2U, 3U, 4U, 5U, 9U, 10U, 40U}) {
         const auto values = tensors(count, shape, from);
         const auto targets = zeros_like_each(values, to);
         const auto own = calls_of([&] { copy(values, targets); });

@@ -289,11 +289,11 @@ void bulk_copy(at::TensorList values, at::TensorList targets) {
   for (const auto& [route, of_route] : ways.parcels) {
     auto* const staging = route.has_host() ? &staging_for(route) : nullptr;
     for (std::size_t i = 0; i < of_route.size(); ++i) {
-      const auto at = [&](c10::Device device) {
+      const auto memory_on = [&](c10::Device device) {
         return device.is_cpu() ? staging->memory(i) : memory.at(device);
       };
       parcels.emplace_back(select(values, of_route[i]), select(targets, of_route[i]),
-                           at(route.from), at(route.to), staging, i);
+                           memory_on(route.from), memory_on(route.to), staging, i);
     }
   }
 
@@ -304,8 +304,7 @@ void bulk_copy(at::TensorList values, at::TensorList targets) {
     auto& staging = staging_for(route_of(i));
     write_with_retry([&] { send_alone(values[i], targets[i], staging); });
   }
-  for (auto& [device, staging] : stagings)
-    write_with_retry([&, &staging = staging] { staging.wait(); });
+  for (auto& entry : stagings) write_with_retry([&] { entry.second.wait(); });
 }
 
 }  // namespace use_gpu::detail

@@ -59,10 +59,11 @@ def matches(file, pattern):
 
 def tables(file):
     """Of tables whose columns are two spaces apart, with an empty line before each: the rows under each
-    heading, as (name, {column: whole number})."""
+    heading, as (name, {column: whole number}), without what is no number."""
     found = {}
     text = (FOLDER / file).read_text() if (FOLDER / file).exists() else ""
     for table in text.split("\n\n")[1:]:
         (title, *columns), *rows = [re.split(r"  +", line.strip()) for line in table.strip().splitlines()]
-        found[title] = [(name, dict(zip(columns, map(int, numbers)))) for name, *numbers in rows]
+        found[title] = [(name, {column: int(text) for column, text in zip(columns, texts) if text.isdigit()})
+                        for name, *texts in rows]
     return found

@@ -106,7 +106,8 @@ def two_gpus(times, context):
 def calls(title, rows):
     """rows: (way, {column of benchmarks/calls: how many}); the same on every machine."""
     columns = {"kernels, and copies on the GPU": ("kernels", "on device"), "copies to the GPU": ("to device",),
-               "copies to the host": ("to host",), "waits of the host": ("waits",)}
+               "copies to the host": ("to host",), "copies between GPUs": ("peers",),
+               "waits of the host": ("waits",)}
     drawn = {name: [sum(counts[column] for column in those) for _, counts in rows]
              for name, those in columns.items()}
     drawn = {name: numbers for name, numbers in drawn.items() if any(numbers)}
@@ -136,6 +137,8 @@ for draw in (matmul, norm_log, transfer, two_gpus):
         print(f"drawn: docs/plots/{draw.__name__}.png")
 
 for title, rows in tables("calls.txt").items():
+    if ":" not in title:
+        continue
     name = "calls_" + title.split(":")[0].lower().replace(" ", "_")
     calls(title, rows).savefig(folder / f"{name}.png")
     print(f"drawn: docs/plots/{name}.png")

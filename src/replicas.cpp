@@ -123,44 +123,67 @@ Tensors gradients_of(const detail::NamedTensors& parameters, const std::vector<s
   return gradients;
 }
 
-// The mean of the tensors, which are on several devices, into `mean`.
-void mean_into(at::Tensor mean, const Tensors& tensors) {
-  const auto device = mean.device();
-  auto sum = tensors.front().to(device).to(at::toOpMathType(mean.scalar_type()));
+// The sum of the tensors, which are on several devices, on this one.
+at::Tensor sum_on(c10::Device device, const Tensors& tensors) {
+  auto sum = tensors.front().to(device);
+  sum = sum.to(at::toOpMathType(sum.scalar_type()));
   for (std::size_t i = 1; i < tensors.size(); ++i) sum = sum.add(tensors[i].to(device));
-  const auto count = static_cast<std::int64_t>(tensors.size());
-  at::div_out(mean, sum, at::scalar_tensor(count));
+  return sum;
 }
 
-// The mean of the tensors at these positions, for each replica on its device. More than two devices
-// reduce all at once, an equal part each.
-std::vector<Tensors> means_of(const std::vector<Tensors>& replicas, const detail::Bucket& bucket) {
-  Tensors flat;
-  Tensors means;
-  for (const auto& tensors : replicas) {
-    flat.push_back(detail::flatten(detail::select(tensors, bucket)));
-    means.push_back(at::empty_like(flat.back()));
-  }
-  const auto numel = flat.front().numel();
-  const auto parts = replicas.size() > 2 ? static_cast<std::int64_t>(replicas.size()) : 1;
-  const auto size = (numel / parts / 16 + 1) * 16;  // aligned
-  for (std::int64_t part = 0; part * size < numel; ++part) {
-    const auto of = [&](const at::Tensor& x) {
-      return x.narrow(0, part * size, std::min(size, numel - part * size));
-    };
-    Tensors summands;
-    for (const auto& x : flat) summands.push_back(of(x));
-    const auto& reduced = means[static_cast<std::size_t>(part)];
-    mean_into(of(reduced), summands);
-    for (const auto& x : means) {
-      if (!x.is_same(reduced)) of(x).copy_(of(reduced));
+// The mean of the tensors in a bucket: made of their sum, which changes nothing, and written into
+// each replica's. More than two devices sum and divide all at once, an equal part each.
+class BucketMean {
+ public:
+  BucketMean(const std::vector<Tensors>& replicas, const detail::Bucket& bucket)
+      : count_(at::scalar_tensor(static_cast<std::int64_t>(replicas.size()))) {
+    Tensors flat;
+    Tensors means;
+    for (const auto& tensors : replicas) {
+      const auto targets = detail::select(tensors, bucket);
+      flat.push_back(detail::flatten(targets));
+      const bool in_place = flat.back().is_alias_of(targets.front());
+      means.push_back(in_place ? flat.back() : at::empty_like(flat.back()));
+      if (!in_place) copies_.emplace_back(detail::unflatten(means.back(), targets), targets);
+    }
+    const auto numel = flat.front().numel();
+    const auto parts = replicas.size() > 2 ? static_cast<std::int64_t>(replicas.size()) : 1;
+    const auto size = (numel / parts / 16 + 1) * 16;  // aligned
+    for (std::int64_t begin = 0; begin < numel; begin += size) {
+      const auto part_of_each = [&](const Tensors& all) {
+        Tensors parts_of;
+        for (const auto& x : all)
+          parts_of.push_back(x.narrow(0, begin, std::min(size, numel - begin)));
+        return parts_of;
+      };
+      const auto owner = static_cast<std::size_t>(begin / size);
+      const auto means_of_part = part_of_each(means);
+      parts_.push_back({sum_on(means[owner].device(), part_of_each(flat)), means_of_part, owner});
     }
   }
-  std::vector<Tensors> results;
-  for (std::size_t i = 0; i < replicas.size(); ++i)
-    results.push_back(detail::unflatten(means[i], detail::select(replicas[i], bucket)));
-  return results;
-}
+
+  // Can be repeated.
+  void write() const {
+    for (const auto& [sum, means, owner] : parts_) {
+      auto mean = means[owner];
+      at::div_out(mean, sum, count_);
+      for (std::size_t i = 0; i < means.size(); ++i) {
+        if (i != owner) means[i].copy_(mean);
+      }
+    }
+    for (const auto& copy : copies_) copy.run();
+  }
+
+ private:
+  struct Part {
+    at::Tensor sum;
+    Tensors means;  // of each replica
+    std::size_t owner;
+  };
+  at::Tensor count_;
+  std::vector<Part> parts_;
+  std::vector<detail::EachCopy> copies_;  // from flat memory, if the means are not in place
+};
 
 }  // namespace
 
@@ -219,17 +242,11 @@ USE_GPU_EXPORT void detail::average_gradients_of(const std::vector<ModuleRef>& r
   }
   detail::throw_if_any(what, std::move(differences));
 
-  std::vector<Tensors> means(nets.size(), Tensors(names.size()));
-  for (const auto& bucket : detail::buckets(gradients.front())) {
-    const auto parts = means_of(gradients, bucket);
-    for (std::size_t i = 0; i < nets.size(); ++i) {
-      for (std::size_t k = 0; k < bucket.size(); ++k) means[i][bucket[k]] = parts[i][k];
-    }
-  }
-  std::vector<detail::EachCopy> copies;
-  for (std::size_t i = 0; i < nets.size(); ++i) copies.emplace_back(means[i], gradients[i]);
+  std::vector<BucketMean> means;
+  for (const auto& bucket : detail::buckets(gradients.front()))
+    means.emplace_back(gradients, bucket);
+  for (const auto& mean : means) detail::write_with_retry([&] { mean.write(); });
   for (std::size_t i = 0; i < nets.size(); ++i) {
-    detail::write_with_retry([&] { copies[i].run(); });
     for (std::size_t k = 0; k < names.size(); ++k) {
       auto& gradient = parameters[i].at(names[k]).mutable_grad();
       if (!gradient.defined()) gradient = gradients[i][k];

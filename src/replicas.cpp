@@ -131,58 +131,65 @@ at::Tensor sum_on(c10::Device device, const Tensors& tensors) {
   return sum;
 }
 
-// The mean of the tensors in a bucket: made of their sum, which changes nothing, and written into
-// each replica's. More than two devices sum and divide all at once, an equal part each.
+// The mean of the tensors in a bucket: made in flat memory, which changes nothing, and written from
+// there into each replica's. A tensor that is alone in its bucket is its own flat memory: so its
+// mean is only summed before. More than two devices reduce all at once, an equal part each.
 class BucketMean {
  public:
   BucketMean(const std::vector<Tensors>& replicas, const detail::Bucket& bucket)
       : count_(at::scalar_tensor(static_cast<std::int64_t>(replicas.size()))) {
     Tensors flat;
-    Tensors means;
+    bool in_place = false;
     for (const auto& tensors : replicas) {
       const auto targets = detail::select(tensors, bucket);
       flat.push_back(detail::flatten(targets));
-      const bool in_place = flat.back().is_alias_of(targets.front());
-      means.push_back(in_place ? flat.back() : at::empty_like(flat.back()));
-      if (!in_place) copies_.emplace_back(detail::unflatten(means.back(), targets), targets);
+      if (flat.back().is_alias_of(targets.front())) {
+        in_place = true;
+      } else {
+        copies_.emplace_back(detail::unflatten(flat.back(), targets), targets);
+      }
     }
     const auto numel = flat.front().numel();
     const auto parts = replicas.size() > 2 ? static_cast<std::int64_t>(replicas.size()) : 1;
     const auto size = (numel / parts / 16 + 1) * 16;  // aligned
     for (std::int64_t begin = 0; begin < numel; begin += size) {
-      const auto part_of_each = [&](const Tensors& all) {
-        Tensors parts_of;
-        for (const auto& x : all)
-          parts_of.push_back(x.narrow(0, begin, std::min(size, numel - begin)));
-        return parts_of;
-      };
-      const auto owner = static_cast<std::size_t>(begin / size);
-      const auto means_of_part = part_of_each(means);
-      parts_.push_back({sum_on(means[owner].device(), part_of_each(flat)), means_of_part, owner});
+      Part part;
+      for (const auto& x : flat)
+        part.of_each.push_back(x.narrow(0, begin, std::min(size, numel - begin)));
+      part.owner = static_cast<std::size_t>(begin / size);
+      part.sum = sum_on(flat[part.owner].device(), part.of_each);
+      if (in_place) {
+        parts_.push_back(std::move(part));
+      } else {
+        divide(part);
+      }
     }
   }
 
   // Can be repeated.
   void write() const {
-    for (const auto& [sum, means, owner] : parts_) {
-      auto mean = means[owner];
-      at::div_out(mean, sum, count_);
-      for (std::size_t i = 0; i < means.size(); ++i) {
-        if (i != owner) means[i].copy_(mean);
-      }
-    }
+    for (const auto& part : parts_) divide(part);
     for (const auto& copy : copies_) copy.run();
   }
 
  private:
   struct Part {
     at::Tensor sum;
-    Tensors means;  // of each replica
-    std::size_t owner;
+    Tensors of_each;  // of each replica's flat memory
+    std::size_t owner = 0;
   };
+
+  void divide(const Part& part) const {
+    auto mean = part.of_each[part.owner];
+    at::div_out(mean, part.sum, count_);
+    for (std::size_t i = 0; i < part.of_each.size(); ++i) {
+      if (i != part.owner) part.of_each[i].copy_(mean);
+    }
+  }
+
   at::Tensor count_;
-  std::vector<Part> parts_;
-  std::vector<detail::EachCopy> copies_;  // from flat memory, if the means are not in place
+  std::vector<Part> parts_;               // to be divided in place
+  std::vector<detail::EachCopy> copies_;  // from flat memory
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "network_tensors/bulk_copy.hpp"
 
+#include <ATen/DeviceAccelerator.h>
 #include <torch/types.h>
 #include <use_gpu/transfers.hpp>
 
@@ -116,6 +117,24 @@ TEST(BulkCopy, SendsLargeTensorsInPieces) {
   const auto back = torch::empty_like(large);
   bulk_copy({on_gpu}, {back});
   EXPECT_TRUE(back.equal(large));
+}
+
+TEST(BulkCopy, NeedsLittleOfTheDevicesMemoryBesidesTheTargets) {
+  USE_GPU_TEST_NEEDS(2);
+  const auto peak_bytes = [](c10::DeviceIndex i) {
+    return at::accelerator::getDeviceStats(i).allocated_bytes[0].peak;
+  };
+  const Tensors values(400, torch::ones({250'000}));  // 1 MB: just not large
+  const auto first = zeros_like_each(values, gpu(0));
+  const auto second = zeros_like_each(values, gpu(1));
+  for (const auto& [from, to] : {std::pair{&values, &first}, std::pair{&first, &second}}) {
+    for (const c10::DeviceIndex i : {c10::DeviceIndex{0}, c10::DeviceIndex{1}}) {
+      at::accelerator::resetPeakStats(i);
+    }
+    const auto before = peak_bytes(0) + peak_bytes(1);
+    bulk_copy(*from, *to);
+    EXPECT_LE(peak_bytes(0) + peak_bytes(1) - before, std::int64_t{64} << 20);
+  }
 }
 
 TEST(BulkCopy, SendsPinnedMemoryFromWhereItIs) {

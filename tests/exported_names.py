@@ -28,11 +28,22 @@ def without_brackets(name):
     return plain
 
 
+def outer_scope(mangled):
+    """Of a name that the demangler does not know, as those with C++20's constraints."""
+    found = re.match(r"_ZN?K?(?:(\d+)|S)", mangled)
+    if not found or not found[1]:
+        return "std::" if found else mangled
+    return mangled[found.end():found.end() + int(found[1])] + "::"
+
+
 def exported_names(library):
     lines = subprocess.run(["nm", "--dynamic", "--demangle", "--defined-only", library],
                            check=True, capture_output=True, text=True).stdout.splitlines()
     for line in lines:
         name = line.split(maxsplit=2)[2]
+        if name.startswith("_Z"):
+            yield name, outer_scope(name), name
+            continue
         name = re.sub(r"^(guard variable|typeinfo name|typeinfo|vtable|VTT|non-virtual thunk) (for|to) ", "", name)
         name = re.sub(r"^[\w: ]+\(\*&?(?=\w+::)", "", name)  # a function that returns a pointer to one
         plain = re.sub(r"\[abi:\w+\]|( const| &+)+$| const(?=::)", "", without_brackets(name))

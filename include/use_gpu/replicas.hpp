@@ -50,7 +50,8 @@ void average_gradients_of(const std::vector<ModuleRef>& replicas);
 /// returns on that device, as place() does. Then copies to all networks the first one's parameters
 /// and buffers (tied ones stay tied), requires_grad, and training mode of each submodule. A device
 /// may appear several times. make() runs outside of inference mode, with the caller's other modes
-/// and scopes. Many small tensors travel together, through host memory.
+/// and scopes. Many small tensors travel together, from
+/// device to device directly. Waits for what comes from the host.
 ///
 /// ArgumentError if there are no devices or make() returns an empty handle or the same module
 /// twice, DeviceError if a device is not there, ParameterError, with all reasons in differences(),
@@ -71,9 +72,10 @@ requires ModuleHandle<std::invoke_result_t<Make&>>
 /// so. Frozen parameters (requires_grad is false) and buffers are left alone; tied parameters count
 /// once; inf and nan are kept. Half and bfloat16 are summed in float32.
 ///
-/// Adds the gradients in the replicas' order on the first one's device: in few large transfers on
-/// the current streams; waits only for those from and to the CPU. Needs memory for a second copy of
-/// the gradients on each device.
+/// Adds the gradients in the replicas' order: of two replicas on the first one's device, of more an
+/// equal part on each device, all at once. In few large transfers on the current streams; waits
+/// only for those from and to the CPU. Needs memory for a second copy of the gradients on each
+/// device, of large half precision ones in float32.
 ///
 /// These errors change nothing: ArgumentError if there are no replicas, an empty one or a
 /// duplicate, DeviceMismatch if one is on several devices, ParameterError, with all reasons in

@@ -25,8 +25,8 @@ namespace use_gpu::detail {
 namespace {
 
 constexpr std::int64_t k_parcel_bytes = std::int64_t{32} << 20;
-// From this size on a tensor travels alone: at 50 GB/s for longer than any call takes.
-constexpr std::int64_t k_large_bytes = std::int64_t{4} << 20;
+// From this size on a tensor travels alone: at 50 GB/s for 20 us, longer than a call takes.
+constexpr std::int64_t k_large_bytes = std::int64_t{1} << 20;
 // So many small tensors need fewer calls together than one by one, whatever their sizes: between
 // two devices each is one call, between host and device also a wait.
 constexpr std::size_t k_worth_a_parcel = 4;

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: MIT
 #include "network_tensors/memory_view.hpp"
 
-#include <utility>
-
 namespace use_gpu::detail {
 
 at::Tensor memory_view(const at::Tensor& x, std::int64_t begin, at::ScalarType dtype,
                        at::IntArrayRef sizes, at::IntArrayRef strides) {
-  auto view = x.unsafeGetTensorImpl()->shallow_copy_and_detach(
-      c10::VariableVersion(0), /*allow_tensor_metadata_change=*/true);
-  view->set_storage_and_dtype(x.storage(), c10::scalarTypeToTypeMeta(dtype));
-  view->set_sizes_and_strides(sizes, strides,
-                              begin / static_cast<std::int64_t>(c10::elementSize(dtype)));
-  return at::Tensor(std::move(view));
+  auto view = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(x.storage()), c10::DispatchKeySet(x.options().computeDispatchKey()),
+      c10::scalarTypeToTypeMeta(dtype));
+  view.unsafeGetTensorImpl()->set_sizes_and_strides(
+      sizes, strides, begin / static_cast<std::int64_t>(c10::elementSize(dtype)));
+  return view;
 }
 
 std::int64_t begin_of(const at::Tensor& x) {
@@ -20,7 +18,7 @@ std::int64_t begin_of(const at::Tensor& x) {
 }
 
 bool is_plain(const at::Tensor& x) {
-  return x.is_non_overlapping_and_dense() && !x.is_conj() && !x.is_neg() && !x.has_names();
+  return x.is_non_overlapping_and_dense() && !x.is_conj() && !x.is_neg();
 }
 
 bool are_alike(const at::Tensor& a, const at::Tensor& b) {

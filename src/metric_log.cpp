@@ -13,6 +13,7 @@
 
 #include <array>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "device_check.hpp"
@@ -103,41 +104,54 @@ class detail::MetricBlocks {
   void push(const at::Tensor& value, std::vector<double>& values) {
     follow_current_stream();
     auto& block = blocks_[filling_];
-    make_room();
-    const bool is_last = is_full_after_next();
+    const bool is_last = pushed_ + 1 == size_;
     if (is_last) write_kept();
+    if (!places_.empty()) make_room();
     {
       const at::AutoDispatchBelowADInplaceOrView detached;
-      block.on_device.select(0, written_).copy_(value.dim() == 0 ? value : value.reshape({}));
+      const auto place = block.on_device.select(0, written_);
+      if (value.dim() == 0) {
+        place.copy_(value);
+      } else {
+        place.copy_(value.reshape({}));
+      }
     }
     if (is_last) {
       take(block, values);
       start_copy(block);
     }
-    places_.push_back(static_cast<std::int32_t>(written_++));
+    if (!places_.empty()) places_.push_back(static_cast<std::int32_t>(written_));
+    ++written_;
+    ++pushed_;
     if (!is_last) return;
-    block.places = std::exchange(places_, {});
+    block.places.swap(places_);  // an empty one
     filling_ = 1 - filling_;
     written_ = 0;
+    pushed_ = 0;
   }
 
   /// Keeps the value's storage until the block is full. Returns whether it could: not the last
   /// value of a block.
   bool keep(const at::Tensor& value) {
     follow_current_stream();
-    if (is_full_after_next()) return false;
+    if (pushed_ + 1 == size_) return false;
+    const auto number = static_cast<std::size_t>(pushed_);
+    if (places_.empty()) {
+      places_.resize(number);
+      std::iota(places_.begin(), places_.end(), 0);
+    }
     make_room();
     const auto integer = integer_of(value.element_size());
-    kept_.push_back({memory_view(value, begin_of(value), integer, {1}, {1}), value.scalar_type(),
-                     places_.size()});
+    kept_.push_back(
+        {memory_view(value, begin_of(value), integer, {1}, {1}), value.scalar_type(), number});
     places_.push_back(0);  // until it is written
+    ++pushed_;
     return true;
   }
 
   /// Numbers in the blocks.
   [[nodiscard]] std::int64_t count() const {
-    return static_cast<std::int64_t>(places_.size() + blocks_[0].places.size() +
-                                     blocks_[1].places.size());
+    return pushed_ + size_ * (int{blocks_[0].is_under_way} + int{blocks_[1].is_under_way});
   }
 
   /// Moves full blocks to `values`; returns these and a copy of the rest.
@@ -158,7 +172,7 @@ class detail::MetricBlocks {
   struct Block {
     at::Tensor on_device, on_host;
     std::unique_ptr<c10::Event> copied;  // recorded after the copy to the host
-    std::vector<std::int32_t> places;    // as places_, once it is full
+    std::vector<std::int32_t> places;    // as places_, when it was filled
     bool is_under_way = false;
   };
   struct Kept {
@@ -170,8 +184,13 @@ class detail::MetricBlocks {
   static void append(std::vector<double>& values, const at::Tensor& block,
                      const std::vector<std::int32_t>& places) {
     const auto numbers = block.to(at::kDouble);
-    // Not const_data_ptr<double>(): GCC, which built LibTorch, and Clang from 18 on name it differently.
+    // Not const_data_ptr<double>(): Clang, from 18 on, names it otherwise than GCC, which built
+    // LibTorch.
     const auto* const begin = static_cast<const double*>(numbers.const_data_ptr());
+    if (places.empty()) {
+      values.insert(values.end(), begin, begin + numbers.numel());
+      return;
+    }
     values.reserve(values.size() + places.size());
     for (const auto place : places) values.push_back(begin[place]);
   }
@@ -192,11 +211,7 @@ class detail::MetricBlocks {
     block.is_under_way = true;
   }
 
-  [[nodiscard]] bool is_full_after_next() const {
-    return static_cast<std::int64_t>(places_.size()) + 1 == size_;
-  }
-
-  // So that the next push_back cannot fail; as it would grow.
+  // So that the next push_back cannot fail.
   void make_room() {
     if (places_.size() == places_.capacity()) places_.reserve(2 * places_.size() + 16);
   }
@@ -229,12 +244,15 @@ class detail::MetricBlocks {
     kept_.clear();
   }
 
-  // Work of the previous stream comes first, and the memory is not reused before this stream is
-  // done with it.
   void follow_current_stream() {
     const auto stream = guard_.getStream(stream_.device());
     check_not_captured(stream);
-    if (stream == stream_) return;
+    if (stream != stream_) move_to(stream);
+  }
+
+  // Work of the previous stream comes first, and the memory is not reused before this stream is
+  // done with it.
+  void move_to(c10::Stream stream) {
     write_kept();  // in their own stream, in which their memory is reused
     const c10::DeviceGuard current(stream.device());
     c10::Event so_far(stream.device_type());
@@ -251,9 +269,11 @@ class detail::MetricBlocks {
   c10::Stream stream_;  // which the log used last
   std::array<Block, 2> blocks_;
   std::size_t filling_ = 0;
-  std::int64_t written_ = 0;          // to the block that is being filled
-  std::vector<Kept> kept_;            // not yet written to it
-  std::vector<std::int32_t> places_;  // where in it each value is, in the order of the pushes
+  // Of the block that is being filled:
+  std::int64_t pushed_ = 0;
+  std::int64_t written_ = 0;
+  std::vector<Kept> kept_;            // pushed and not yet written
+  std::vector<std::int32_t> places_;  // of each value, in the order of the pushes; empty: in order
 };
 
 MetricLog::MetricLog(c10::Device device, std::int64_t block_size)

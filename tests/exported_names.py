@@ -45,7 +45,7 @@ def exported_names(library):
             yield name, outer_scope(name), name
             continue
         name = re.sub(r"^(guard variable|typeinfo name|typeinfo|vtable|VTT|non-virtual thunk) (for|to) ", "", name)
-        name = re.sub(r"^[\w: ]+\(\*&?(?=\w+::)", "", name)  # a function that returns a pointer to one
+        name = re.sub(r"^[\w: ]+\(\*(?: const)?&?(?=\w+::)", "", name)  # a function that returns a pointer to one
         plain = re.sub(r"\[abi:\w+\]|( const| &+)+$| const(?=::)", "", without_brackets(name))
         scope = plain.split("operator")[0].split()  # a template's name follows what it returns
         yield plain, scope[-1] if scope else plain, name

@@ -49,7 +49,7 @@ const std::vector<Column> k_columns = {
     {"to device", {"host to device copies"}},
     {"to host", {"device to host copies"}},
     {"waits", {"stream synchronizations", "event synchronizations", "device synchronizations"}}};
-const std::vector<Column> k_more_columns = {  // not calls, or none where memory is cached
+const std::vector<Column> k_more_columns = {  // beside the calls
     {"allocations", {"allocations", "pinned allocations"}},
     {"bytes", {"host to device bytes", "device to host bytes", "device to device bytes"}}};
 
@@ -164,8 +164,8 @@ void exercise_2(int count) {
 }
 
 void several_devices(int count) {
-  print_heading((count == 1000 ? "Several devices: " : "On several devices: ") +
-                parameters_of_8x8(count));
+  print_heading(count == 1000 ? "Several devices: " + parameters_of_8x8(count)
+                              : parameters_of_8x8(count) + ", several devices");
   const auto net = std::make_shared<Net>(count);
   struct Move {
     const char *to_text, *name;

@@ -117,7 +117,8 @@ def calls(title, rows):
     height = 0.8 / len(drawn)
     for i, (name, numbers) in enumerate(drawn.items()):
         places = [row + (i - (len(drawn) - 1) / 2) * height for row in range(len(rows))]
-        axes.bar_label(axes.barh(places, numbers, height, label=name), padding=4, fontsize=10)
+        bars_of_all = axes.barh(places, numbers, height, label=name)
+        axes.bar_label(bars_of_all, [str(number or "") for number in numbers], padding=4, fontsize=10)
     axes.set_xscale("symlog", linthresh=1)
     axes.set_xticks([0, 1, 10, 100, 1000], ["0", "1", "10", "100", "1000"])
     axes.set_xlim(0, 10000)

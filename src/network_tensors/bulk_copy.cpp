@@ -75,6 +75,9 @@ class Staging {
       buffers_[i].memory = is_pinned_ ? pinned(bytes_) : empty_bytes(bytes_, at::kCPU);
   }
 
+  // The number of the next piece.
+  std::size_t next() { return next_++; }
+
   // The memory for the i-th piece.
   [[nodiscard]] const at::Tensor& memory(std::size_t i) const {
     return buffers_[i % count_].memory;
@@ -127,6 +130,7 @@ class Staging {
   std::int64_t bytes_ = 0;  // of a buffer
   std::size_t pieces_ = 0;  // that go through them
   std::size_t count_ = 0;   // of buffers that are needed
+  std::size_t next_ = 0;
   std::array<Buffer, 2> buffers_;
 };
 
@@ -153,9 +157,10 @@ void send_alone(const at::Tensor& value, const at::Tensor& target, Staging& stag
     to.copy_(from);
     return;
   }
-  std::size_t i = 0;
-  for (std::int64_t begin = 0; begin < from.numel(); begin += staging.memory(0).numel(), ++i) {
-    const auto size = std::min(staging.memory(0).numel(), from.numel() - begin);
+  const auto piece_size = staging.memory(0).numel();
+  for (std::int64_t begin = 0; begin < from.numel(); begin += piece_size) {
+    const auto i = staging.next();
+    const auto size = std::min(piece_size, from.numel() - begin);
     const auto piece = staging.memory(i).narrow(0, 0, size);
     staging.wait(i);
     piece.copy_(from.narrow(0, begin, size));
@@ -288,12 +293,13 @@ void bulk_copy(at::TensorList values, at::TensorList targets) {
   std::vector<Parcel> parcels;
   for (const auto& [route, of_route] : ways.parcels) {
     auto* const staging = route.has_host() ? &staging_for(route) : nullptr;
-    for (std::size_t i = 0; i < of_route.size(); ++i) {
+    for (const auto& parcel : of_route) {
+      const auto i = staging != nullptr ? staging->next() : 0;
       const auto memory_on = [&](c10::Device device) {
         return device.is_cpu() ? staging->memory(i) : memory.at(device);
       };
-      parcels.emplace_back(select(values, of_route[i]), select(targets, of_route[i]),
-                           memory_on(route.from), memory_on(route.to), staging, i);
+      parcels.emplace_back(select(values, parcel), select(targets, parcel), memory_on(route.from),
+                           memory_on(route.to), staging, i);
     }
   }
 

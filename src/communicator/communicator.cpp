@@ -125,13 +125,21 @@ Communicator Communicator::join(std::chrono::milliseconds timeout) {
   state->size = launch->size;
 
   const SigpipeBlocked blocked;
-  const detail::Peer self{detail::local_address(*launch), detail::gpu_id(state->device),
-                          /*needs_own_gpu=*/num_gpus() > 0 && launch->local_rank >= num_gpus()};
+  detail::Peer self{detail::local_address(*launch), detail::gpu_id(state->device),
+                    /*needs_own_gpu=*/num_gpus() > 0 && launch->local_rank >= num_gpus()};
+  try {
+    self.lifeline_port = state->lifeline.listen(self.address);
+  } catch (const std::system_error& error) {
+    detail::throw_not_joined(*launch, error.what());
+  }
   auto [store, peers] = detail::meet(*launch, self, timeout);
   state->peers = std::move(peers);
   const auto who =
       "Communicator::join: rank " + std::to_string(state->rank) + ", at " + self.address;
   try {
+    std::vector<detail::Lifeline::Place> places;
+    for (const auto& peer : state->peers) places.push_back({peer.address, peer.lifeline_port});
+    state->lifeline.connect(state->rank, places, std::chrono::steady_clock::now() + timeout);
     state->gloo = make_gloo(store, state->rank, state->size, self.address, timeout);
   } catch (const std::exception& error) {
     throw CommunicatorError(who + ", cannot connect to the others: " + detail::error_cause(error) +

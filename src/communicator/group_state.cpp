@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <array>
 #include <future>
+#include <optional>
+#include <stdexcept>
 #include <thread>
 #include <utility>
 
@@ -117,14 +119,13 @@ void GroupState::broadcast(const std::string& operation, const at::Tensor& wire,
 }
 
 void GroupState::run(const std::string& operation, bool on_nccl, const Start& start) {
-  constexpr std::chrono::seconds k_grace(5);  // so that Gloo's own time-out comes first
   c10::intrusive_ptr<c10d::Work> work;
   try {
     work = start(on_nccl ? *nccl : *gloo);
     if (on_nccl) {
       wait_for_nccl(*work, timeout);
     } else {
-      work->wait(timeout + k_grace);
+      wait_for_gloo(*work);
     }
   } catch (const std::exception& error) {
     // Gloo's threads block each other, and would never be joined.
@@ -137,10 +138,37 @@ void GroupState::run(const std::string& operation, bool on_nccl, const Start& st
   }
 }
 
+// Gloo's own errors come first: of its time-out, and of a rank that has gone. Where it does not
+// notice that one, the lifeline does.
+void GroupState::wait_for_gloo(c10d::Work& work) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds k_slice(500), k_grace(5000);
+  const auto end = Clock::now() + timeout + k_grace;
+  std::optional<Clock::time_point> noticed;
+  while (!work.isCompleted() && Clock::now() < end) {
+    try {
+      work.wait(k_slice);
+      return;
+    } catch (const std::exception&) {
+      if (work.isCompleted()) break;  // else the slice is over
+    }
+    const int gone = lifeline.lost();
+    if (gone < 0) continue;
+    if (!noticed) noticed = Clock::now();
+    if (Clock::now() > *noticed + k_grace) {
+      throw std::runtime_error("the process of rank " + std::to_string(gone) + ", at " +
+                               peers[static_cast<std::size_t>(gone)].address +
+                               ", has ended or left");
+    }
+  }
+  work.wait(std::chrono::milliseconds(1));  // throws the operation's error, if there is one
+}
+
 // So that the other ranks, which may wait for this one, notice at once.
 void GroupState::leave(const std::string& operation, const std::string& cause) {
   failure = operation + " on rank " + std::to_string(rank) + " of " + std::to_string(size) +
             " failed: " + cause + at_those_addresses(cause);
+  lifeline.leave();
   try {
     gloo.reset();  // closes connections; NCCL's abort may wait for ranks that did not notice yet
     if (const auto leaving = std::exchange(nccl, nullptr)) leaving->abort();

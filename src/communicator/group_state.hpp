@@ -9,6 +9,7 @@
 
 #include <functional>
 
+#include "communicator/lifeline.hpp"
 #include "communicator/rendezvous.hpp"
 
 namespace use_gpu::detail {
@@ -50,6 +51,7 @@ class GroupState {
   c10::Device device;
   std::chrono::milliseconds timeout{};
   std::vector<Peer> peers;
+  Lifeline lifeline;                       // not connected in a group of one
   c10::intrusive_ptr<c10d::Backend> gloo;  // in a group of one: null until first use
   c10::intrusive_ptr<c10d::Backend> nccl;  // where each rank has a CUDA GPU
   std::string failure;                     // why the group is no longer usable
@@ -57,6 +59,7 @@ class GroupState {
  private:
   using Start = std::function<c10::intrusive_ptr<c10d::Work>(c10d::Backend&)>;
   void run(const std::string& operation, bool on_nccl, const Start& start);
+  void wait_for_gloo(c10d::Work& work);
   void leave(const std::string& operation, const std::string& cause);
   [[nodiscard]] std::string at_those_addresses(const std::string& cause) const;
 };

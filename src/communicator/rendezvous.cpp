@@ -38,11 +38,11 @@ c10::intrusive_ptr<c10d::Store> open_store(const LaunchEnvironment& launch,
 
 std::string to_text(const Peer& peer) {
   return peer.address + ' ' + (peer.gpu.empty() ? "-" : peer.gpu) + ' ' +
-         (peer.needs_own_gpu ? "1 " : "0 ");
+         (peer.needs_own_gpu ? "1 " : "0 ") + std::to_string(peer.lifeline_port) + ' ';
 }
 
 std::istream& operator>>(std::istream& in, Peer& peer) {
-  in >> peer.address >> peer.gpu >> peer.needs_own_gpu;
+  in >> peer.address >> peer.gpu >> peer.needs_own_gpu >> peer.lifeline_port;
   if (peer.gpu == "-") peer.gpu.clear();
   return in;
 }

@@ -24,6 +24,7 @@ struct Peer {
   std::string address;         // where its Gloo listens: the local address that reaches MASTER_ADDR
   std::string gpu;             // its gpu_id
   bool needs_own_gpu = false;  // its LOCAL_RANK is past the GPUs that it sees: it sees only its own
+  int lifeline_port = 0;       // at that address
 };
 
 struct Rendezvous {

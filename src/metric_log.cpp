@@ -61,8 +61,9 @@ bool is_unshared(const at::Tensor& x) {
   constexpr std::size_t k_most_bytes = 512;  // LibTorch allocates no less
   const auto& storage = x.storage();
   const auto* const allocator = storage.allocator();
-  return x.use_count() == 1 && storage.use_count() == 1 && storage.nbytes() <= k_most_bytes &&
-         allocator != nullptr && storage.data_ptr().get_deleter() == allocator->raw_deleter();
+  return x.use_count() == 1 && storage.use_count() == 1 && detail::is_plain(x) &&
+         storage.nbytes() <= k_most_bytes && allocator != nullptr &&
+         storage.data_ptr().get_deleter() == allocator->raw_deleter();
 }
 
 void check_not_captured(c10::Stream stream) {
@@ -222,7 +223,7 @@ class detail::MetricBlocks {
     return bytes == 2 ? at::kShort : at::kByte;
   }
 
-  // Writes the kept values to the block: those of one dtype by one kernel for each 128 and one more.
+  // Writes the kept values to the block: for each dtype by a kernel for each 128 and one more.
   void write_kept() {
     if (kept_.empty()) return;
     const at::AutoDispatchBelowADInplaceOrView detached;

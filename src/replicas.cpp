@@ -137,7 +137,8 @@ at::Tensor sum_on(c10::Device device, const Tensors& tensors) {
 class BucketMean {
  public:
   BucketMean(const std::vector<Tensors>& replicas, const detail::Bucket& bucket)
-      : count_(at::scalar_tensor(static_cast<std::int64_t>(replicas.size()))) {
+      : count_(at::scalar_tensor(static_cast<std::int64_t>(replicas.size()),
+                                 at::TensorOptions(at::kCPU).dtype(at::kDouble))) {
     Tensors flat;
     bool in_place = false;
     for (const auto& tensors : replicas) {

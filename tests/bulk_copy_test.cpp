@@ -90,6 +90,53 @@ TEST(BulkCopy, WritesTheValuesWhereverTheyAre) {
   }
 }
 
+TEST(BulkCopy, TakesListsOfEmptyTensorsAndEmptyLists) {
+  for (const auto from : some_devices()) {
+    for (const auto to : some_devices()) {
+      bulk_copy({}, {});
+      const Tensors values(20, torch::zeros({0, 3}, from));
+      bulk_copy(values, zeros_like_each(values, to));
+    }
+  }
+}
+
+// What lies differently is copied before anything is written, so that no write needs memory.
+TEST(BulkCopy, WritesAllOrNothingWhereMemoryRunsOut) {
+  USE_GPU_TEST_NEEDS(1);
+  if (!test::simulated()) GTEST_SKIP() << "needs simulated GPUs";
+  const auto values = {torch::rand({100}), torch::rand({1000, 3000}), torch::rand({600, 700})};
+  Tensors targets{torch::zeros({100}, gpu()), torch::zeros({3000, 1000}, gpu()).t(),
+                  torch::zeros({600, 1400}, gpu()).slice(1, 0, 1400, 2)};
+  testing::internal::CaptureStderr();
+  std::string failed = "the first";
+  int thrown = 0;
+  for (int at = 1; !failed.empty(); ++at) {
+    for (const auto& x : targets) x.zero_();
+    at::accelerator::emptyCache();
+    // That allocation fails, and all after it.
+    test::set_cuda_faults("cudaMalloc:" + std::to_string(at) +
+                          ":2,cudaMalloc:" + std::to_string(at + 1) +
+                          ":2,cudaMalloc:" + std::to_string(at + 2) + ":2");
+    bool has_thrown = false;
+    try {
+      bulk_copy(values, targets);
+    } catch (const c10::Error&) {
+      has_thrown = true;
+    }
+    failed = test::failed_cuda_function();
+    test::set_cuda_faults("");
+    thrown += has_thrown ? 1 : 0;
+    auto value = values.begin();
+    for (const auto& x : targets) {
+      const auto expected = has_thrown ? torch::zeros_like(*value) : *value;
+      EXPECT_TRUE(x.cpu().equal(expected)) << "allocation " << at;
+      ++value;
+    }
+  }
+  testing::internal::GetCapturedStderr();
+  EXPECT_GT(thrown, 0);
+}
+
 TEST(BulkCopy, WritesNothingBesideTheTargets) {
   for (const auto device : some_devices()) {
     const auto memory = torch::zeros({100, 3}, torch::TensorOptions(device).dtype(torch::kShort));
@@ -216,7 +263,8 @@ class BulkCopyCalls : public testing::Test {
     if (!test::is_dry_run()) GTEST_SKIP() << "needs simulate_gpus --dry-run";
     if (num_gpus() < 2) GTEST_SKIP() << "needs 2 GPUs";
   }
-  static Tensors tensors(std::size_t count, at::IntArrayRef shape, c10::Device device) {
+  using Shape = std::vector<std::int64_t>;
+  static Tensors tensors(std::size_t count, const Shape& shape, c10::Device device) {
     Tensors all;
     for (std::size_t i = 0; i < count; ++i) all.push_back(torch::zeros(shape, device));
     return all;
@@ -236,8 +284,7 @@ TEST_F(BulkCopyCalls, AreNeverMoreThanLibTorchsOwn) {
   const auto copy = [](const Tensors& values, const Tensors& targets) {
     for (std::size_t i = 0; i < values.size(); ++i) targets[i].copy_(values[i]);
   };
-  for (const at::IntArrayRef shape : {at::IntArrayRef{8, 8}, at::IntArrayRef{3}, at::IntArrayRef{},
-                                      at::IntArrayRef{1 << 20}, at::IntArrayRef{3 << 20}}) {
+  for (const Shape& shape : {Shape{8, 8}, Shape{3}, Shape{}, Shape{1 << 20}, Shape{3 << 20}}) {
     for (const auto& [from, to] : {std::pair{cpu(), gpu(0)}, std::pair{gpu(0), cpu()},
                                    std::pair{gpu(0), gpu(1)}, std::pair{gpu(0), gpu(0)}}) {
       for (const std::size_t count : {1U, 2U, 3U, 4U, 5U, 9U, 10U, 40U}) {
@@ -245,9 +292,10 @@ TEST_F(BulkCopyCalls, AreNeverMoreThanLibTorchsOwn) {
         const auto targets = zeros_like_each(values, to);
         const auto own = calls_of([&] { copy(values, targets); });
         const auto ours = calls_of([&] { bulk_copy(values, targets); });
-        EXPECT_LE(ours, own) << count << " of " << shape << ", " << from << " to " << to;
+        EXPECT_LE(ours, own) << count << " of " << at::IntArrayRef(shape) << ", " << from << " to "
+                             << to;
         if (count == 1) {
-          EXPECT_EQ(ours, own) << shape << ", " << from << " to " << to;
+          EXPECT_EQ(ours, own) << at::IntArrayRef(shape) << ", " << from << " to " << to;
         }
       }
     }

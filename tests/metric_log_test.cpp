@@ -243,6 +243,14 @@ TEST(MetricLog, KeepsNoValueThatSomebodyElseCanChange) {
   }
 }
 
+TEST(MetricLog, TakesALazilyNegatedValue) {
+  const auto device = try_gpu();
+  const c10::InferenceMode inference;  // in which a view does not keep what it views
+  MetricLog log(device);
+  log.push(torch::imag(torch::full({}, c10::complex<float>(1, 2), device).conj()));
+  EXPECT_EQ(log.values(), std::vector<double>{-2});
+}
+
 TEST(MetricLog, KeepsNoGraph) {
   USE_GPU_TEST_NEEDS(1);
   const auto allocated = [] {

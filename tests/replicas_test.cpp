@@ -8,6 +8,7 @@
 #include <torch/optim/adam.h>
 #include <torch/optim/sgd.h>
 #include <torch/types.h>
+#include <use_gpu/default_device.hpp>
 #include <use_gpu/errors.hpp>
 #include <use_gpu/network.hpp>
 #include <use_gpu/parallel.hpp>
@@ -365,6 +366,19 @@ TEST(AverageGradients, LetsInfAndNanTravelAndOverflowsNoHalf) {
     EXPECT_EQ(mean[1].item<float>(), inf);
     EXPECT_TRUE(mean[2].isnan().item<bool>());
     EXPECT_TRUE(same_bits(mean, gradient_of(*nets[0], "p0")));
+  }
+}
+
+TEST(AverageGradients, IsIndependentOfTheDefaultDevice) {
+  const auto nets = mirror(several_devices(), [] { return net_of({{4}, {2, 2}}); });
+  for (const auto& net : nets) {
+    set_gradient(*net, "p0", torch::ones({4}));
+    set_gradient(*net, "p1", torch::ones({2, 2}));
+  }
+  for (const auto device : try_all_gpus()) {
+    const DefaultDeviceGuard scope(device);
+    average_gradients(nets);
+    EXPECT_TRUE(gradient_of(*nets[0], "p0").cpu().equal(torch::ones({4}, cpu())));
   }
 }
 

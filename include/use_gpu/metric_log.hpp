@@ -24,9 +24,10 @@ class MetricBlocks;
 namespace USE_GPU_EXPORT use_gpu {
 
 /// Collects numbers on a device and copies them to the host in blocks. Uses memory there for two
-/// blocks of float64 (float32 on MPS, which has no float64), and half as much again on the host,
-/// pinned, for any number of values; and 512 bytes for each value that it keeps, at most a block. On the CPU it writes directly to host memory. For one thread at a time; the
-/// current stream may change between calls: the log orders its own work.
+/// blocks of float64 (float32 on MPS, which has no float64), and as much pinned host memory, for
+/// any number of values; and 512 bytes for each value that it keeps, at most a block of them. On the
+/// CPU it writes directly to host memory. For one thread at a time; the current stream may change
+/// between calls: the log orders its own work.
 class MetricLog {
  public:
   /// DeviceError if the device is not there, ArgumentError for a block_size outside 1 to 2^27.

@@ -24,11 +24,11 @@ namespace USE_GPU_EXPORT use_gpu {
 /// Moves parameters, their gradients and buffers, registered in net or below it, to the device; the
 /// tensors keep their identity, so optimizers and tied parameters go on working. All or nothing: if
 /// a move fails, everything stays where it was, and LibTorch's own error, such as
-/// c10::OutOfMemoryError, passes unchanged. Small tensors travel together; those from and to the host
-/// through pinned memory, and it waits for them. Needs memory for both copies until the end, and at
-/// most 64 MB on each side. Tensors already there are not copied. Calls Module::to at the end, for modules that override it. Logs a
-/// warning if nothing is registered. ArgumentError for an empty holder, DeviceError if the device
-/// is not there. Chapter cell: `net.to(device=try_gpu())`.
+/// c10::OutOfMemoryError, passes unchanged. Small tensors travel together, those from and to the
+/// host through pinned memory; it waits for these. Needs memory for both copies until the end, and
+/// at most 64 MB more on each side. Tensors already there are not copied. Calls Module::to at the
+/// end, for modules that override it. Logs a warning if nothing is registered. ArgumentError for an
+/// empty holder, DeviceError if the device is not there. Chapter cell: `net.to(device=try_gpu())`.
 void place(ModuleRef net, c10::Device device);
 
 /// Where one parameter or buffer lives.

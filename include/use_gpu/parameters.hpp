@@ -11,9 +11,9 @@
 //
 // "Parameters" are the registered parameters and buffers, by their names ("0.weight"); undefined
 // ones are left out. Many small tensors travel together, in few large transfers through pinned host
-// memory, of which at most 64 MB are needed for each device. The files are safetensors, which Python's `safetensors` reads and writes, with a checksum (XXH3) for each
-// tensor in their metadata. Python's counterpart is `state_dict` with `load_state_dict`, which C++
-// does not have.
+// memory, of which at most 64 MB are needed for each device. The files are safetensors, which
+// Python's `safetensors` reads and writes, with a checksum (XXH3) for each tensor in their metadata.
+// Python's counterpart is `state_dict` with `load_state_dict`, which C++ does not have.
 //
 // Several threads may read one network at once. While one thread writes to a network, no other may
 // use that network.

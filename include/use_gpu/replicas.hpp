@@ -50,8 +50,8 @@ void average_gradients_of(const std::vector<ModuleRef>& replicas);
 /// returns on that device, as place() does. Then copies to all networks the first one's parameters
 /// and buffers (tied ones stay tied), requires_grad, and training mode of each submodule. A device
 /// may appear several times. make() runs outside of inference mode, with the caller's other modes
-/// and scopes. Many small tensors travel together, from
-/// device to device directly. Waits for what comes from the host.
+/// and scopes. Many small tensors travel together, from device to device directly. Waits for what
+/// comes from the host.
 ///
 /// ArgumentError if there are no devices or make() returns an empty handle or the same module
 /// twice, DeviceError if a device is not there, ParameterError, with all reasons in differences(),

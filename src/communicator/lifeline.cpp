@@ -2,6 +2,8 @@
 #include "communicator/lifeline.hpp"
 
 #include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -10,6 +12,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <exception>
 #include <memory>
 #include <string_view>
 #include <system_error>
@@ -39,11 +42,26 @@ Addresses resolve(const std::string& address, int port) {
   return {found, ::freeaddrinfo};
 }
 
-void limit(int socket, int option, Clock::duration time) {
-  const auto us = std::max<std::int64_t>(
-      1, std::chrono::duration_cast<std::chrono::microseconds>(time).count());
-  const timeval value{us / 1'000'000, us % 1'000'000};
-  ::setsockopt(socket, SOL_SOCKET, option, &value, sizeof(value));
+// Waits until the socket is ready, or throws at the deadline.
+void wait_for(int socket, short event, Clock::time_point deadline, const std::string& whom) {
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    if (left <= 0) throw_error(ETIMEDOUT, whom);
+    pollfd wanted{socket, event, 0};
+    const int ready = ::poll(&wanted, 1, static_cast<int>(std::min<std::int64_t>(left, 60'000)));
+    if (ready > 0) return;
+    if (ready < 0 && errno != EINTR) throw_error(errno, whom);
+  }
+}
+
+// Without it a machine that loses its power would stay connected, and some firewalls end
+// connections that carry nothing.
+void keep_alive(int socket) {
+  const int on = 1, idle_seconds = 60, interval_seconds = 10, probes = 6;
+  ::setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle_seconds, sizeof(idle_seconds));
+  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &interval_seconds, sizeof(interval_seconds));
+  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
 }
 
 Greeting greeting_of(int rank) {
@@ -60,11 +78,30 @@ int rank_of(const Greeting& greeting) {
   return text.starts_with(k_greeting) ? std::atoi(text.c_str() + k_greeting.size()) : -1;
 }
 
+// The rank that greets on this socket; -1 if nobody does, or somebody else.
+int greeted(int socket, Clock::time_point deadline) {
+  Greeting received{};
+  std::size_t size = 0;
+  try {
+    while (size < received.size()) {
+      wait_for(socket, POLLIN, deadline, "a greeting");
+      const auto more = ::recv(socket, received.data() + size, received.size() - size, 0);
+      if (more == 0) return -1;
+      if (more > 0) size += static_cast<std::size_t>(more);
+      if (more < 0 && errno != EINTR && errno != EAGAIN) return -1;
+    }
+  } catch (const std::system_error&) {
+    return -1;
+  }
+  return rank_of(received);
+}
+
 }  // namespace
 
 Lifeline::~Lifeline() {
+  const bool in_peace = std::uncaught_exceptions() <= exceptions_;
   for (const int socket : connections_) {
-    if (socket >= 0) ::send(socket, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (in_peace && socket >= 0) ::send(socket, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
   }
   leave();
 }
@@ -91,41 +128,42 @@ void Lifeline::connect(int rank, const std::vector<Place>& places, Clock::time_p
   const auto greeting = greeting_of(rank);
   for (int lower = 0; lower < rank; ++lower) {
     const auto& [address, port] = places[static_cast<std::size_t>(lower)];
+    const auto whom = "rank " + std::to_string(lower) + " at " + address;
     const auto where = resolve(address, port);
-    const int socket = ::socket(where->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int socket = ::socket(where->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (socket < 0) throw_error(errno, whom);
     connections_[static_cast<std::size_t>(lower)] = socket;
-    limit(socket, SO_SNDTIMEO, deadline - Clock::now());
-    if (::connect(socket, where->ai_addr, where->ai_addrlen) != 0 ||
-        ::send(socket, greeting.data(), greeting.size(), MSG_NOSIGNAL) < 0) {
-      throw_error(errno, "rank " + std::to_string(lower) + " at " + address);
+    keep_alive(socket);
+    int error = ::connect(socket, where->ai_addr, where->ai_addrlen) == 0 ? 0 : errno;
+    if (error == EINPROGRESS || error == EINTR) {
+      wait_for(socket, POLLOUT, deadline, whom);
+      socklen_t size = sizeof(error);
+      ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size);
     }
+    if (error == 0 && ::send(socket, greeting.data(), greeting.size(), MSG_NOSIGNAL) < 0)
+      error = errno;
+    if (error != 0) throw_error(error, whom);
   }
   const auto is_missing = [&](int other) {
     return connections_[static_cast<std::size_t>(other)] < 0;
   };
   const auto size = static_cast<int>(places.size());
   for (int higher = rank + 1; higher < size;) {
+    const auto whom = "rank " + std::to_string(higher);
     if (!is_missing(higher)) {
       ++higher;
       continue;
     }
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
-    pollfd incoming{listener_, POLLIN, 0};
-    if (left.count() <= 0 ||
-        ::poll(&incoming, 1, static_cast<int>(std::min<std::int64_t>(left.count(), 60'000))) < 0) {
-      throw_error(ETIMEDOUT, "rank " + std::to_string(higher));
+    wait_for(listener_, POLLIN, deadline, whom);
+    const int socket = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (socket < 0) {
+      if (errno == EINTR || errno == ECONNABORTED || errno == EAGAIN) continue;
+      throw_error(errno, whom);
     }
-    if (incoming.revents == 0) continue;
-    const int socket = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
-    if (socket < 0) continue;
-    limit(socket, SO_RCVTIMEO, std::chrono::seconds(5));
-    Greeting received{};
-    const bool is_whole = ::recv(socket, received.data(), received.size(), MSG_WAITALL) ==
-                          static_cast<ssize_t>(received.size());
-    const int other = is_whole ? rank_of(received) : -1;
+    const int other = greeted(socket, std::min(deadline, Clock::now() + std::chrono::seconds(5)));
     if (other > rank && other < size && is_missing(other)) {
       connections_[static_cast<std::size_t>(other)] = socket;
+      keep_alive(socket);
     } else {
       ::close(socket);
     }

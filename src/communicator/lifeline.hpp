@@ -5,17 +5,19 @@
 #pragma once
 
 #include <chrono>
+#include <exception>
 #include <string>
 #include <vector>
 
 namespace use_gpu::detail {
 
 /// One connection to each other rank, which carries a goodbye and nothing else: where it is closed
-/// without one, that process has ended, or left after an error. For one thread at a time.
+/// without one, that process has ended, or left because of an error. A child that a process has
+/// forked keeps it open. For one thread at a time.
 class Lifeline {
  public:
   Lifeline() = default;
-  /// Says goodbye.
+  /// Says goodbye, unless an exception ends the scope.
   ~Lifeline();
   Lifeline(const Lifeline&) = delete;
   Lifeline& operator=(const Lifeline&) = delete;
@@ -39,6 +41,7 @@ class Lifeline {
   void leave() noexcept;
 
  private:
+  int exceptions_ = std::uncaught_exceptions();  // when it was made
   int listener_ = -1;
   std::vector<int> connections_;  // by rank; -1: itself, or said goodbye
 };

@@ -2,11 +2,11 @@
 #include "network_tensors/bulk_copy.hpp"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <c10/util/strides.h>
 
 #include <algorithm>
 #include <array>
@@ -24,7 +24,10 @@
 namespace use_gpu::detail {
 namespace {
 
-constexpr std::int64_t k_parcel_bytes = std::int64_t{32} << 20;
+// LibTorch's pinned memory begins at multiples of this; see Staging::pinned().
+constexpr std::int64_t k_gap = 256;
+// With the gap a power of two, to which LibTorch rounds pinned memory up.
+constexpr std::int64_t k_parcel_bytes = (std::int64_t{32} << 20) - k_gap;
 // From this size on a tensor travels alone: at 50 GB/s for 20 us, longer than a call takes.
 constexpr std::int64_t k_large_bytes = std::int64_t{1} << 20;
 // So many small tensors need fewer calls together than one by one, whatever their sizes: between
@@ -117,7 +120,6 @@ class Staging {
   // own; and as that is freed, in a destructor, it ends the program if the device has failed. By its
   // address this memory is not LibTorch's own: the events above do the same, and can fail.
   static at::Tensor pinned(std::int64_t bytes) {
-    constexpr std::int64_t k_gap = 256;  // as it aligns its own
     auto own = empty_bytes(k_gap + bytes, at::kCPU, /*pinned=*/true);
     auto* const begin = own.mutable_data_ptr<std::uint8_t>() + k_gap;
     return at::from_blob(
@@ -148,15 +150,11 @@ struct Route {
   }
 };
 
-// A large tensor, between host and device: in pieces, unless its host memory is pinned.
+// A large tensor, between host and device: in pieces.
 void send_alone(const at::Tensor& value, const at::Tensor& target, Staging& staging) {
   const auto from = as_bytes(value);
   const auto to = as_bytes(target);
   target.unsafeGetTensorImpl()->bump_version();  // autograd sees no write to its memory
-  if ((from.is_cpu() ? from : to).is_pinned()) {
-    to.copy_(from);
-    return;
-  }
   const auto piece_size = staging.memory(0).numel();
   for (std::int64_t begin = 0; begin < from.numel(); begin += piece_size) {
     const auto i = staging.next();
@@ -172,10 +170,9 @@ void send_alone(const at::Tensor& value, const at::Tensor& target, Staging& stag
   }
 }
 
-// Where `like` lies in flat memory: as it lies in its own, if that has no gaps.
+// Where `like` lies in flat memory: as it lies in its own.
 at::Tensor place_in(const at::Tensor& flat, std::int64_t begin, const at::Tensor& like) {
-  return memory_view(flat, begin, like.scalar_type(), like.sizes(),
-                     is_plain(like) ? like.strides() : c10::contiguous_strides(like.sizes()));
+  return memory_view(flat, begin, like.scalar_type(), like.sizes(), like.strides());
 }
 
 // Small tensors that travel together.
@@ -218,6 +215,31 @@ class Parcel {
   at::Tensor from_, to_;
 };
 
+// A write within one device, once all else is written.
+struct Late {
+  at::Tensor value, target;
+};
+
+// Lets each value that goes to another device lie in memory as its target does, so that memory is
+// all that travels. Targets with gaps are written at last, from memory beside them.
+std::vector<Late> make_alike(std::vector<at::Tensor>& values, std::vector<at::Tensor>& targets) {
+  std::vector<Late> late;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    auto& value = values[i];
+    auto& target = targets[i];
+    if (value.device() == target.device()) continue;
+    if (!is_plain(target)) {
+      late.push_back({at::empty(target.sizes(), target.options()), target});
+      target = late.back().value;
+    }
+    if (!are_alike(value, target)) {
+      const auto copy = at::empty_like(target, target.options().device(value.device()));
+      value = copy.copy_(value);
+    }
+  }
+  return late;
+}
+
 // How each pair travels: its position in the lists.
 struct Plan {
   std::map<Route, Bucket> within;  // one device
@@ -231,13 +253,14 @@ Plan plan(at::TensorList values, at::TensorList targets) {
   std::map<Route, Bucket> small;
   for (std::size_t i = 0; i < targets.size(); ++i) {
     const Route route{values[i].device(), targets[i].device()};
+    if (targets[i].numel() == 0) continue;
     if (route.from == route.to) {
       plan.within[route].push_back(i);
     } else if (bytes_in(targets[i]) < k_large_bytes) {
       small[route].push_back(i);
     } else {
-      const bool as_bytes = route.has_host() && are_alike(values[i], targets[i]);
-      (as_bytes ? plan.alone : plan.by_copy).push_back(i);
+      const auto& on_host = route.from.is_cpu() ? values[i] : targets[i];
+      (route.has_host() && !on_host.is_pinned() ? plan.alone : plan.by_copy).push_back(i);
     }
   }
   for (const auto& [route, all] : small) {
@@ -261,10 +284,12 @@ Plan plan(at::TensorList values, at::TensorList targets) {
 
 }  // namespace
 
-void bulk_copy(at::TensorList values, at::TensorList targets) {
-  const auto ways = plan(values, targets);
-
+void bulk_copy(at::TensorList given_values, at::TensorList given_targets) {
   // First all memory.
+  auto values = given_values.vec();
+  auto targets = given_targets.vec();
+  const auto late = make_alike(values, targets);
+  const auto ways = plan(values, targets);
   std::unordered_map<c10::Device, Staging> stagings;
   std::unordered_map<c10::Device, std::int64_t> parcel_bytes;
   const auto route_of = [&](std::size_t i) {
@@ -310,6 +335,7 @@ void bulk_copy(at::TensorList values, at::TensorList targets) {
     auto& staging = staging_for(route_of(i));
     write_with_retry([&] { send_alone(values[i], targets[i], staging); });
   }
+  for (const auto& x : late) write_with_retry([&] { x.target.copy_(x.value); });
   for (auto& entry : stagings) write_with_retry([&] { entry.second.wait(); });
 }
 

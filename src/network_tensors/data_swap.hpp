@@ -12,8 +12,8 @@
 
 namespace use_gpu::detail {
 
-/// Copies of the tensors' data on that device, in few transfers; each made in inference mode exactly
-/// if its tensor was: otherwise LibTorch would refuse later writes or reads.
+/// Copies of the tensors' data on that device, in few transfers. Each is made in inference mode
+/// exactly if its tensor was: otherwise LibTorch would refuse later writes or reads.
 [[nodiscard]] std::vector<at::Tensor> data_on(c10::Device device, at::TensorList tensors);
 
 class DataSwap {

@@ -6,8 +6,11 @@
 #include <ATen/ops/cat.h>
 #include <use_gpu/log.hpp>
 
+#include <algorithm>
 #include <cstring>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "messages/error_text.hpp"
@@ -40,6 +43,20 @@ at::Tensor as_integers(const at::Tensor& x, at::ScalarType width, std::size_t by
   return memory_view(x, begin_of(x), width, {count}, {1});
 }
 
+// So that targets that follow each other are neighbours.
+void sort_by_target(std::vector<at::Tensor>& values, std::vector<at::Tensor>& targets) {
+  std::vector<std::size_t> order(targets.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return std::less<>()(targets[a].const_data_ptr(), targets[b].const_data_ptr());
+  });
+  for (auto* list : {&values, &targets}) {
+    std::vector<at::Tensor> sorted;
+    for (const auto i : order) sorted.push_back((*list)[i]);
+    list->swap(sorted);
+  }
+}
+
 bool follows(const at::Tensor& a, const at::Tensor& b) {
   return a.storage().unsafeGetStorageImpl() == b.storage().unsafeGetStorageImpl() &&
          begin_of(a) == begin_of(b) + static_cast<std::int64_t>(b.nbytes());
@@ -66,6 +83,8 @@ EachCopy::EachCopy(at::TensorList values, at::TensorList targets) {
     pairs.values.push_back(on_host ? value : as_integers(value, width, value.nbytes()));
     pairs.targets.push_back(on_host ? target : as_integers(target, width, target.nbytes()));
   }
+
+  for (auto& [width, pairs] : alike) sort_by_target(pairs.values, pairs.targets);
 
   // LibTorch's _foreach_copy_ runs a kernel for each pair if their dtypes differ.
   for (auto& [width, pairs] : alike) {

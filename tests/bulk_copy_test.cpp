@@ -104,9 +104,9 @@ TEST(BulkCopy, TakesListsOfEmptyTensorsAndEmptyLists) {
 TEST(BulkCopy, WritesAllOrNothingWhereMemoryRunsOut) {
   USE_GPU_TEST_NEEDS(1);
   if (!test::simulated()) GTEST_SKIP() << "needs simulated GPUs";
-  const auto values = {torch::rand({100}), torch::rand({1000, 3000}), torch::rand({600, 700})};
+  const auto values = {torch::rand({100}), torch::rand({1000, 3000}), torch::rand({3000, 2000})};
   Tensors targets{torch::zeros({100}, gpu()), torch::zeros({3000, 1000}, gpu()).t(),
-                  torch::zeros({600, 1400}, gpu()).slice(1, 0, 1400, 2)};
+                  torch::zeros({3000, 4000}, gpu()).slice(1, 0, 4000, 2)};
   testing::internal::CaptureStderr();
   std::string failed = "the first";
   int thrown = 0;

@@ -293,7 +293,9 @@ TEST(WriteParameters, ChangesNothingWhenTheDeviceRunsOutOfMemory) {
   if (!test::simulated()) GTEST_SKIP() << "needs simulated GPUs: it fills the memory of one";
   Net net;
   net.register_buffer("a", torch::zeros({2}, gpu()));
-  const auto big = net.register_buffer("b", torch::zeros({1 << 20}, gpu()).view({1024, 1024}).t());
+  // With gaps, so that its values cannot be sent straight to where they belong.
+  const auto big = torch::zeros({1024, 2048}, gpu());
+  net.register_buffer("b", big.slice(1, 0, 2048, 2));
   std::vector<at::Tensor> fillers;  // smaller and smaller ones, also into what LibTorch has cached
   const auto bytes = torch::TensorOptions(gpu()).dtype(torch::kByte);
   for (auto size = static_cast<std::int64_t>(device_memory(gpu())->free_bytes); size >= 1 << 20;) {

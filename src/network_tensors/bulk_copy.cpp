@@ -24,7 +24,7 @@
 namespace use_gpu::detail {
 namespace {
 
-// LibTorch's pinned memory begins at multiples of this; see Staging::pinned().
+// What Staging::pinned() leaves free before its memory, which stays aligned.
 constexpr std::int64_t k_gap = 256;
 // With the gap a power of two, to which LibTorch rounds pinned memory up.
 constexpr std::int64_t k_parcel_bytes = (std::int64_t{32} << 20) - k_gap;

@@ -84,18 +84,19 @@ EachCopy::EachCopy(at::TensorList values, at::TensorList targets) {
     pairs.targets.push_back(on_host ? target : as_integers(target, width, target.nbytes()));
   }
 
-  for (auto& [width, pairs] : alike) sort_by_target(pairs.values, pairs.targets);
-
   // LibTorch's _foreach_copy_ runs a kernel for each pair if their dtypes differ.
   for (auto& [width, pairs] : alike) {
+    if (pairs.targets.front().is_cpu()) {
+      alike_.push_back(std::move(pairs));
+      continue;
+    }
+    sort_by_target(pairs.values, pairs.targets);
     const auto& [from, to] = pairs;
     Pairs scattered;
     for (std::size_t begin = 0; begin < to.size();) {
       auto end = begin + 1;
       auto bytes = to[begin].nbytes();
-      const bool on_host = to[begin].is_cpu();
-      for (; !on_host && end < to.size() && follows(to[end], to[end - 1]); ++end)
-        bytes += to[end].nbytes();
+      for (; end < to.size() && follows(to[end], to[end - 1]); ++end) bytes += to[end].nbytes();
       if (end - begin > 1) {
         rows_.push_back({{from.begin() + static_cast<std::ptrdiff_t>(begin),
                           from.begin() + static_cast<std::ptrdiff_t>(end)},

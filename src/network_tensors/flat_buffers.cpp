@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "network_tensors/each_copy.hpp"
+#include "network_tensors/memory_view.hpp"
 
 namespace use_gpu::detail {
 namespace {
@@ -62,10 +63,8 @@ FlatLayout::FlatLayout(at::TensorList tensors) : begins(tensors.size()) {
 
 at::Tensor flatten(at::TensorList tensors) {
   const auto& first = tensors.front();
-  const auto is_flat = [](const at::Tensor& x) {
-    return x.is_contiguous() && !x.is_conj() && !x.is_neg();
-  };
-  if (tensors.size() == 1 && is_flat(first)) return first.detach().view({first.numel()});
+  if (tensors.size() == 1 && first.is_contiguous() && is_plain(first))
+    return first.detach().view({first.numel()});
   const auto bytes = FlatLayout(tensors).bytes;
   auto flat = at::empty({bytes / static_cast<std::int64_t>(first.element_size())}, first.options());
   EachCopy(tensors, unflatten(flat, tensors)).run();

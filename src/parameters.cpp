@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: MIT
 #include <use_gpu/parameters.hpp>
 
-#include <ATen/ops/empty_like.h>
 #include <torch/nn/module.h>
 #include <use_gpu/transfers.hpp>
 
-#include <stdexcept>
+#include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "messages/message.hpp"
 #include "network_tensors/bulk_copy.hpp"
 #include "network_tensors/flat_buffers.hpp"
+#include "network_tensors/host_values.hpp"
+#include "network_tensors/memory_view.hpp"
 #include "network_tensors/named_tensors.hpp"
 #include "network_tensors/parameter_differences.hpp"
-#include "tensor_files/atomic_file.hpp"
-#include "tensor_files/mapped_file.hpp"
+#include "tensor_files/checkpoint.hpp"
 #include "tensor_files/tensor_conversion.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {
@@ -23,86 +24,75 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void throw_file_error(const char* function, const fs::path& file,
-                                   const std::string& cause) {
-  const auto name = file.empty() ? "an empty file name" : detail::clipped(file.string(), 120);
-  detail::throw_parameter_error(std::string(function) + ": " + name + ": " + cause);
-}
-
-// These tensors in host memory, contiguous. CPU ones that are so already are not copied.
-detail::NamedTensors on_host(const detail::NamedTensors& all, const std::string& function) {
-  detail::Differences differences;
-  for (const auto& [name, x] : all) {
-    const auto trouble = detail::trouble_with(x);
-    if (!trouble.empty()) differences.push_back(name + " is " + trouble);
-  }
-  detail::throw_if_any(function + ": there are tensors whose values cannot be read",
-                       std::move(differences));
-  std::unordered_map<at::TensorImpl*, at::Tensor> host_of;
-  std::vector<at::Tensor> remote;
-  std::vector<at::Tensor> copies;
-  for (const auto& x : detail::distinct_tensors(all)) {
-    auto& host = host_of[x.unsafeGetTensorImpl()];
-    host = x.is_cpu() ? x.resolve_conj().resolve_neg()
-                      : at::empty_like(x, x.options().device(at::kCPU));
-    if (x.is_cpu()) continue;
-    remote.push_back(x);
-    copies.push_back(host);
-  }
-  detail::bulk_copy(remote, copies);
-  for (auto& [x, host] : host_of) host = host.contiguous();
-  detail::NamedTensors values;
-  for (const auto& [name, x] : all) values.emplace(name, host_of.at(x.unsafeGetTensorImpl()));
-  return values;
-}
-
 bool same_bytes(const at::Tensor& a, const at::Tensor& b) {
   const auto bytes = [](const at::Tensor& x) { return detail::flatten({x}).view(at::kByte); };
   return a.is_same(b) || (a.device() == b.device() && bytes(a).equal(bytes(b)));
 }
 
-// Checks everything, then writes in place.
-void write_values(const torch::nn::Module& net, const detail::NamedTensors& values, bool all_names,
-                  const std::string& what) {
-  const auto known = detail::named_tensors_of(net);
-  detail::Differences differences;
-  std::vector<at::Tensor> targets;
-  std::vector<at::Tensor> sources;
-  std::unordered_map<at::TensorImpl*, detail::NamedTensors::const_iterator> written;
-  for (auto value = values.begin(); value != values.end(); ++value) {
-    const auto& [name, source] = *value;
-    const auto found = known.find(name);
-    if (found == known.end()) {
-      differences.push_back(name + " is not in the network");
-      continue;
-    }
-    const auto text = detail::difference(found->second, source);
-    if (!text.empty()) {
-      differences.push_back(name + ' ' + text);
-      continue;
-    }
-    const auto [first, is_first] = written.emplace(found->second.unsafeGetTensorImpl(), value);
-    if (is_first) {
-      targets.push_back(found->second);
-      sources.push_back(source);
-    } else if (!same_bytes(first->second->second, source)) {
-      differences.push_back(name + " is tied to " + first->second->first +
-                            "; give both one tensor");
-    }
-  }
-  for (const auto& [name, target] : known) {
-    if (all_names && !values.contains(name)) differences.push_back(name + " is missing");
-  }
-  detail::throw_if_any(what, std::move(differences));
+// What is to be written into a network. Everything is checked before the first tensor is written.
+class Writes {
+ public:
+  explicit Writes(const torch::nn::Module& net) : known_(detail::named_tensors_of(net)) {}
 
-  // A value may be another parameter of this network, overwritten before it is read.
-  std::unordered_set<const void*> storages;
-  for (const auto& target : targets) storages.insert(target.storage().unsafeGetStorageImpl());
-  for (std::size_t i = 0; i < targets.size(); ++i) {
-    const bool shared = storages.contains(sources[i].storage().unsafeGetStorageImpl());
-    if (shared && !sources[i].is_same(targets[i])) sources[i] = sources[i].clone();
+  [[nodiscard]] const detail::NamedTensors& known() const { return known_; }
+
+  /// A reason for which nothing may be written.
+  void refuse(std::string difference) { differences_.push_back(std::move(difference)); }
+
+  /// The value of one of the known names.
+  void add(const std::string& name, const at::Tensor& source, bool may_convert = false) {
+    const auto& target = known_.at(name);
+    const auto difference = detail::difference(target, source, may_convert);
+    if (!difference.empty()) return refuse(name + ' ' + difference);
+    const auto [first, is_first] =
+        written_.try_emplace(target.unsafeGetTensorImpl(), Value{name, source});
+    if (is_first) {
+      targets_.push_back(target);
+      sources_.push_back(source);
+    } else if (!same_bytes(first->second.tensor, source)) {
+      refuse(name + " is tied to " + first->second.name + "; give both one tensor");
+    }
   }
-  detail::bulk_copy(sources, targets);
+
+  /// Writes in place; or ParameterError, which begins with `what`.
+  void run(const std::string& what) {
+    detail::throw_if_any(what, std::move(differences_));
+    // A value may be another parameter of this network, overwritten before it is read.
+    std::unordered_set<const void*> storages;
+    for (const auto& target : targets_) storages.insert(target.storage().unsafeGetStorageImpl());
+    for (std::size_t i = 0; i < targets_.size(); ++i) {
+      auto& source = sources_[i];
+      const bool shared = storages.contains(source.storage().unsafeGetStorageImpl());
+      if (shared && !source.is_same(targets_[i])) source = source.clone();
+    }
+    detail::bulk_copy(sources_, targets_);
+  }
+
+ private:
+  struct Value {
+    std::string name;
+    at::Tensor tensor;
+  };
+  detail::NamedTensors known_;
+  detail::Differences differences_;
+  std::vector<at::Tensor> targets_;
+  std::vector<at::Tensor> sources_;
+  std::unordered_map<at::TensorImpl*, Value> written_;  // by target
+};
+
+// The tensors of a file by the names that the network has for them.
+std::map<std::string, const detail::StoredTensor*> renamed(const detail::Checkpoint& checkpoint,
+                                                           const LoadOptions& options,
+                                                           Writes& writes) {
+  std::map<std::string, const detail::StoredTensor*> all;
+  for (const auto& stored : checkpoint.tensors()) {
+    const auto name = options.rename ? options.rename(stored.name) : stored.name;
+    if (options.rename && name.empty()) continue;
+    const auto [first, is_first] = all.emplace(name, &stored);
+    if (!is_first)
+      writes.refuse(first->second->name + " and " + stored.name + " are both renamed to " + name);
+  }
+  return all;
 }
 
 }  // namespace
@@ -113,7 +103,7 @@ std::map<std::string, at::Tensor> read_parameters(ConstModuleRef net) {
   const c10::InferenceMode no_inference_mode(false);
   const at::NoGradGuard no_grad;
   const auto all = detail::named_tensors_of(net.get());
-  auto values = on_host(all, "read_parameters");
+  auto values = detail::on_host(all, "read_parameters");
   std::unordered_map<at::TensorImpl*, at::Tensor> copies;
   for (auto& [name, value] : values) {
     // A contiguous CPU tensor still shares the network's memory.
@@ -129,40 +119,61 @@ void write_parameters(ModuleRef net, const std::map<std::string, at::Tensor>& va
   const AllowTransfers certain;
   // In inference mode tensors that were made in it can be written too.
   const c10::InferenceMode inference;
-  write_values(net.get(), values, /*all_names=*/false,
-               "write_parameters: the values do not fit the network");
+  Writes writes(net.get());
+  for (const auto& [name, value] : values) {
+    if (writes.known().contains(name)) {
+      writes.add(name, value);
+    } else {
+      writes.refuse(name + " is not in the network");
+    }
+  }
+  writes.run("write_parameters: the values do not fit the network");
 }
 
 void save_parameters(ConstModuleRef net, const fs::path& file) {
   const AllowTransfers certain;
   const c10::InferenceMode inference;
-  const auto values = on_host(detail::named_tensors_of(net.get()), "save_parameters");
-  try {
-    std::vector<detail::StoredTensor> stored;
-    for (const auto& [name, value] : values) stored.push_back(detail::to_stored(name, value));
-    auto parts = detail::make_safetensors(std::move(stored));
-    parts.data.insert(parts.data.begin(), std::as_bytes(std::span(parts.header)));
-    detail::write_atomically(file, parts.data);
-  } catch (const std::runtime_error& error) {
-    throw_file_error("save_parameters", file, error.what());
-  }
+  const auto all = detail::named_tensors_of(net.get());
+  detail::write_checkpoint("save_parameters", detail::on_host(all, "save_parameters"), file);
 }
 
-void load_parameters(ModuleRef net, const fs::path& file) {
+LoadReport load_parameters(ModuleRef net, const fs::path& file, const LoadOptions& options) {
+  Writes writes(net.get());
+  const detail::Checkpoint checkpoint("load_parameters", file);
+  const auto stored_as = renamed(checkpoint, options, writes);  // runs the caller's code
   const AllowTransfers certain;
   const c10::InferenceMode inference;
-  const torch::nn::Module& module = net.get();
-  try {
-    const detail::MappedFile mapped(file);
-    detail::NamedTensors values;
-    for (const auto& stored : detail::parse_safetensors(mapped.bytes()))
-      values.emplace(stored.name, detail::to_tensor(stored));
-    write_values(module, values, /*all_names=*/true,
-                 "load_parameters: " + detail::clipped(file.string(), 110) +
-                     " does not fit the network (build the one that was saved)");
-  } catch (const std::runtime_error& error) {
-    throw_file_error("load_parameters", file, error.what());
+  LoadReport report;
+  std::unordered_set<const at::TensorImpl*> loaded;
+  for (const auto& [name, stored] : stored_as) {
+    const auto found = writes.known().find(name);
+    if (found == writes.known().end()) {
+      report.unexpected.push_back(stored->name);
+      if (options.allow_unexpected) continue;
+      const bool is_renamed = name != stored->name;
+      writes.refuse(name + (is_renamed ? " (" + stored->name + " in the file)" : "") +
+                    " is not in the network");
+      continue;
+    }
+    const auto& target = found->second;
+    auto value = checkpoint.value_of(*stored);
+    const bool is_copied_as_bytes =
+        value.sizes() == target.sizes() && detail::are_alike(value, target);
+    if (!is_copied_as_bytes) value = detail::aligned(value);
+    writes.add(name, value, options.convert_dtype);
+    report.loaded.push_back(name);
+    if (value.scalar_type() != target.scalar_type()) report.converted.push_back(name);
+    loaded.insert(target.unsafeGetTensorImpl());
   }
+  for (const auto& [name, target] : writes.known()) {
+    if (loaded.contains(target.unsafeGetTensorImpl())) continue;
+    report.missing.push_back(name);
+    if (!options.allow_missing) writes.refuse(name + " is missing");
+  }
+  std::sort(report.unexpected.begin(), report.unexpected.end());
+  writes.run("load_parameters: " + detail::clipped(file.string(), 110) +
+             " does not fit the network (build the one that was saved)");
+  return report;
 }
 
 }  // namespace use_gpu

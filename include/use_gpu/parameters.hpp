@@ -8,11 +8,13 @@
 //   use_gpu::write_parameters(net, {{"0.weight", w}});     // in place, where the network lives
 //   use_gpu::save_parameters(net, "net.safetensors");    // atomic: the old file or the new one
 //   use_gpu::load_parameters(net, "net.safetensors");    // exactly these names, or nothing changes
+//   use_gpu::load_parameters(net, "model.safetensors",   // what Python trained, under its names
+//                            {.rename = my_name_of, .allow_unexpected = true});
 //
 // "Parameters" are the registered parameters and buffers, by their names ("0.weight"); undefined
 // ones are left out. Many small tensors travel together, in few large transfers through pinned host
-// memory, of which at most 64 MB are needed for each device. The files are safetensors, which
-// Python's `safetensors` reads and writes, with a checksum (XXH3) for each tensor in their metadata.
+// memory, of which at most 64 MB are needed for each device. The files are safetensors, as in
+// tensor_file.hpp, with a checksum (XXH3) for each tensor in their metadata.
 // Python's counterpart is `state_dict` with `load_state_dict`, which C++ does not have.
 //
 // Several threads may read one network at once. While one thread writes to a network, no other may
@@ -24,8 +26,10 @@
 #include <use_gpu/module_ref.hpp>
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 namespace USE_GPU_EXPORT use_gpu {
 
@@ -46,14 +50,38 @@ void write_parameters(ModuleRef net, const std::map<std::string, at::Tensor>& va
 /// Atomic: at every moment, and after every failure, the file is the old one or the new one. An
 /// existing file keeps its mode, a symbolic link is followed. ParameterError, with the path and the
 /// cause, if it cannot be written: a full disk, a folder that may not be written, a target that is
-/// not a regular file, a dtype that the format lacks.
+/// not a regular file, a name that ends in ".json", a dtype that the format lacks.
 void save_parameters(ConstModuleRef net, const std::filesystem::path& file);
 
-/// Reads a safetensors file into the network, which must have exactly the file's names, shapes and
-/// dtypes. Otherwise as write_parameters: in place, nothing moves. Checksums, if present, are
-/// checked. ParameterError, and nothing has changed, if the file cannot be read, is damaged, or
-/// does not fit; differences() has each missing or extra name, wrong shape and dtype. The file is
-/// mapped, not copied, so no other program may truncate it meanwhile (save_parameters never does).
-void load_parameters(ModuleRef net, const std::filesystem::path& file);
+/// What load_parameters may do where file and network differ.
+struct LoadOptions {
+  /// The file's name to the network's; empty: leave that tensor out. Two that become one are a
+  /// ParameterError; what it throws passes unchanged. Called once for each tensor of the file.
+  std::function<std::string(const std::string&)> rename = {};
+  /// Parameters and buffers that the file lacks keep their values.
+  bool allow_missing = false;
+  /// Tensors that the network lacks are ignored.
+  bool allow_unexpected = false;
+  /// Values of another dtype are rounded to the network's, as Tensor::to does; integers must stay
+  /// equal. As LibTorch promotes: no complex numbers to real ones, nor floating point to integers.
+  bool convert_dtype = false;
+};
+
+/// What load_parameters did; each list is sorted.
+struct LoadReport {
+  std::vector<std::string> loaded;      ///< the network's names, converted ones too
+  std::vector<std::string> missing;     ///< the network's; not if tied to a loaded one
+  std::vector<std::string> unexpected;  ///< the file's; not if left out by rename
+  std::vector<std::string> converted;   ///< the network's, of those that had another dtype
+};
+
+/// Reads a safetensors file, or all those of an index (".json"), into the network. Without options
+/// it must have exactly the file's names, shapes and dtypes; of tied names one is enough. Otherwise
+/// as write_parameters: in place, nothing moves. Checksums, if present, are checked. ParameterError,
+/// and nothing has changed, if a file cannot be read, is damaged, or does not fit; differences() has
+/// each missing or extra name, wrong shape and dtype. The files are mapped, not copied, so no other
+/// program may truncate them meanwhile (save_parameters never does).
+LoadReport load_parameters(ModuleRef net, const std::filesystem::path& file,
+                           const LoadOptions& options = {});
 
 }  // namespace use_gpu

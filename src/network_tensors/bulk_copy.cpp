@@ -41,8 +41,12 @@ at::Tensor empty_bytes(std::int64_t bytes, c10::Device device, bool pinned = fal
   return at::empty({bytes}, at::TensorOptions(at::kByte).device(device).pinned_memory(pinned));
 }
 
+// Plain memory in one dimension, as bytes or as elements of x's dtype.
 at::Tensor as_bytes(const at::Tensor& x) {
   return memory_view(x, begin_of(x), at::kByte, {bytes_in(x)}, {1});
+}
+at::Tensor as_elements(const at::Tensor& x) {
+  return memory_view(x, begin_of(x), x.scalar_type(), {x.numel()}, {1});
 }
 
 // The memory between the host and one device: two buffers, used in turn. CUDA copies from pinned
@@ -152,16 +156,20 @@ struct Route {
 
 // A large tensor, between host and device: in pieces.
 void send_alone(const at::Tensor& value, const at::Tensor& target, Staging& staging) {
-  const auto from = as_bytes(value);
   const auto to = as_bytes(target);
   target.unsafeGetTensorImpl()->bump_version();  // autograd sees no write to its memory
+  // Elements only where they are converted: bytes need not be aligned.
+  const bool is_converted = value.scalar_type() != target.scalar_type();
+  const auto from = is_converted ? as_elements(value) : as_bytes(value);
+  const auto width = to.numel() / from.numel();  // of an element, once it is converted
   const auto piece_size = staging.memory(0).numel();
-  for (std::int64_t begin = 0; begin < from.numel(); begin += piece_size) {
+  for (std::int64_t begin = 0; begin < to.numel(); begin += piece_size) {
     const auto i = staging.next();
-    const auto size = std::min(piece_size, from.numel() - begin);
+    const auto size = std::min(piece_size, to.numel() - begin);
     const auto piece = staging.memory(i).narrow(0, 0, size);
     staging.wait(i);
-    piece.copy_(from.narrow(0, begin, size));
+    (is_converted ? piece.view(target.scalar_type()) : piece)
+        .copy_(from.narrow(0, begin / width, size / width));
     if (from.is_cpu()) {
       staging.send(i, to.narrow(0, begin, size));
     } else {
@@ -221,7 +229,8 @@ struct Late {
 };
 
 // Lets each value that goes to another device lie in memory as its target does, so that memory is
-// all that travels. Targets with gaps are written at last, from memory beside them.
+// all that travels. On the host it may keep another dtype: it is converted as it is packed. Targets
+// with gaps are written at last, from memory beside them.
 std::vector<Late> make_alike(std::vector<at::Tensor>& values, std::vector<at::Tensor>& targets) {
   std::vector<Late> late;
   for (std::size_t i = 0; i < targets.size(); ++i) {
@@ -232,7 +241,7 @@ std::vector<Late> make_alike(std::vector<at::Tensor>& values, std::vector<at::Te
       late.push_back({at::empty(target.sizes(), target.options()), target});
       target = late.back().value;
     }
-    if (!are_alike(value, target)) {
+    if (value.is_cpu() ? !have_same_order(value, target) : !are_alike(value, target)) {
       const auto copy = at::empty_like(target, target.options().device(value.device()));
       value = copy.copy_(value);
     }

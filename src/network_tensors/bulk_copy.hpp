@@ -7,7 +7,9 @@
 
 namespace use_gpu::detail {
 
-/// Writes values[i] into targets[i], which has its dtype and shape, in place; each may be anywhere.
+/// Writes values[i] into targets[i], which has its shape, in place; each may be anywhere. If its
+/// dtype is another one, it is converted before it leaves its device.
+///
 /// From one device to another small tensors travel together, up to 32 MB at a time; a single small
 /// one, and a few, as by LibTorch's copy_. Between host and device through two buffers of pinned
 /// memory, of which the host fills one while the device reads the other; a large tensor that is

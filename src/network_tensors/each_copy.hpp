@@ -10,9 +10,10 @@
 
 namespace use_gpu::detail {
 
-/// Copies of values[i] into targets[i], of the same device, dtype and shape. Where the two lie
-/// alike in memory, as integers, whatever their dtype: on a GPU 128 by one kernel if the targets
-/// follow each other in one storage, else 64 (LibTorch's cat and _foreach_copy_). Others one by one.
+/// Copies of values[i] into targets[i], of the same device and shape. Where the two lie alike in
+/// memory, as integers, whatever their dtype: on a GPU 128 by one kernel if the targets
+/// follow each other in one storage, else 64 (LibTorch's cat and _foreach_copy_). Others one by one,
+/// also where the dtypes differ.
 /// Allocates only when it is made. For values only: callers switch autograd off.
 class EachCopy {
  public:

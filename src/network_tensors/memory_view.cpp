@@ -21,12 +21,16 @@ bool is_plain(const at::Tensor& x) {
   return x.is_non_overlapping_and_dense() && !x.is_conj() && !x.is_neg();
 }
 
-bool are_alike(const at::Tensor& a, const at::Tensor& b) {
+bool have_same_order(const at::Tensor& a, const at::Tensor& b) {
   if (!is_plain(a) || !is_plain(b)) return false;
   for (std::int64_t d = 0; d < a.dim(); ++d) {
     if (a.size(d) != 1 && a.stride(d) != b.stride(d)) return false;
   }
   return true;
+}
+
+bool are_alike(const at::Tensor& a, const at::Tensor& b) {
+  return a.scalar_type() == b.scalar_type() && have_same_order(a, b);
 }
 
 }  // namespace use_gpu::detail

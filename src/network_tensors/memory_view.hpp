@@ -20,7 +20,10 @@ namespace use_gpu::detail {
 /// Whether x's values are its memory: no gaps between them, none conjugated or negated lazily.
 [[nodiscard]] bool is_plain(const at::Tensor& x);
 
-/// Whether two tensors of one dtype and shape have equal values exactly if their memory is equal.
+/// Whether the elements of two tensors of one shape lie in the same order, and are all there is.
+[[nodiscard]] bool have_same_order(const at::Tensor& a, const at::Tensor& b);
+
+/// Whether two tensors of one shape have equal values exactly if their memory is equal.
 [[nodiscard]] bool are_alike(const at::Tensor& a, const at::Tensor& b);
 
 }  // namespace use_gpu::detail

@@ -14,12 +14,14 @@ namespace use_gpu::detail {
 /// One text per name; it starts with that name.
 using Differences = std::vector<std::string>;
 
-/// Why x's values cannot be copied as they are: "not dense". Empty if they can.
+/// Why x's values cannot be copied as they are: "undefined", "not dense". Empty if they can.
 [[nodiscard]] std::string trouble_with(const at::Tensor& x);
 
 /// Why value cannot be written into target: "is float32[2] in the network, but ...". Empty if it
-/// can.
-[[nodiscard]] std::string difference(const at::Tensor& target, const at::Tensor& value);
+/// can. `may_convert`: also into another dtype, as LibTorch's promotion rules allow it (c10::canCast)
+/// and if no integer changes; value is then on the CPU.
+[[nodiscard]] std::string difference(const at::Tensor& target, const at::Tensor& value,
+                                     bool may_convert = false);
 
 /// ParameterError; control characters, which names from a file may contain, become "?".
 [[noreturn]] void throw_parameter_error(const std::string& message, Differences differences = {});

@@ -20,8 +20,7 @@ MappedFile::MappedFile(const std::filesystem::path& file) {
   if (!S_ISREG(status.st_mode)) throw std::runtime_error("it is not a regular file");
   const auto size = static_cast<std::size_t>(status.st_size);
   if (size == 0) return;  // cannot be mapped
-  // All of it is going to be read, once: populating it now saves a page fault for each 4 KB.
-  void* memory = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE | MAP_POPULATE, opened.get(), 0);
+  void* memory = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, opened.get(), 0);
   if (memory == MAP_FAILED) throw_errno("mapping it");
   bytes_ = {static_cast<const std::byte*>(memory), size};
 }

@@ -39,6 +39,11 @@ constexpr std::array<std::pair<const char*, at::ScalarType>, 20> k_dtypes{{
 // numbers.
 bool is_packed(at::ScalarType dtype) { return dtype == at::kFloat4_e2m1fn_x2; }
 
+at::Tensor bytes_at(void* data, std::size_t size) {
+  return at::from_blob(data, {static_cast<std::int64_t>(size)},
+                       at::TensorOptions(at::kByte).device(at::kCPU));
+}
+
 }  // namespace
 
 StoredTensor to_stored(const std::string& name, const at::Tensor& x) {
@@ -64,13 +69,16 @@ at::Tensor to_tensor(const StoredTensor& stored) {
     if (is_packed(dtype)) shape.back() /= 2;
     // from_blob takes a non-const pointer.
     auto* data = const_cast<std::byte*>(stored.data.data());
-    const auto bytes = static_cast<std::int64_t>(stored.data.size());
-    const auto tensor = at::from_blob(data, {bytes}, at::TensorOptions(at::kByte).device(at::kCPU));
-    const bool aligned = reinterpret_cast<std::uintptr_t>(data) % c10::elementSize(dtype) == 0;
-    return (aligned ? tensor : tensor.clone()).view(dtype).view(shape);
+    return bytes_at(data, stored.data.size()).view(dtype).view(shape);
   }
   throw std::runtime_error(clipped(stored.name, 100) + " is " + stored.dtype +
                            ", which LibTorch does not have");
+}
+
+at::Tensor aligned(const at::Tensor& x) {
+  auto* const data = const_cast<void*>(x.const_data_ptr());
+  if (reinterpret_cast<std::uintptr_t>(data) % x.element_size() == 0) return x;
+  return bytes_at(data, x.nbytes()).clone().view(x.scalar_type()).view(x.sizes());
 }
 
 }  // namespace use_gpu::detail

@@ -13,8 +13,12 @@ namespace use_gpu::detail {
 /// if the format lacks it.
 [[nodiscard]] StoredTensor to_stored(const std::string& name, const at::Tensor& x);
 
-/// Refers to the stored memory and must not be written to; a copy if the memory is not aligned.
+/// Refers to the stored memory, which may not be aligned, and must not be written to.
 /// std::runtime_error, which names the dtype, if LibTorch lacks it.
 [[nodiscard]] at::Tensor to_tensor(const StoredTensor& stored);
+
+/// x, which is contiguous; a copy if its memory is not aligned. Only copies of x's bytes, such as
+/// bulk_copy of one that is_alike, may do without.
+[[nodiscard]] at::Tensor aligned(const at::Tensor& x);
 
 }  // namespace use_gpu::detail

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+#include "tensor_files/checkpoint.hpp"
+
+#include <use_gpu/errors.hpp>
+
+#include <algorithm>
+#include <span>
+#include <stdexcept>
+#include <utility>
+
+#include "messages/message.hpp"
+#include "tensor_files/atomic_file.hpp"
+#include "tensor_files/sharded_index.hpp"
+#include "tensor_files/tensor_conversion.hpp"
+
+namespace use_gpu::detail {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void throw_file_error(const char* function, const fs::path& file,
+                                   const std::string& cause) {
+  const auto name = file.empty() ? "an empty file name" : clipped(file.string(), 120);
+  // Names of tensors may contain control characters.
+  throw ParameterError(printable(std::string(function) + ": " + name + ": " + cause));
+}
+
+bool is_index(const fs::path& file) { return file.string().ends_with(".json"); }
+
+// Those of the shard's tensors that the index has there.
+std::vector<StoredTensor> listed(std::vector<StoredTensor> tensors,
+                                 const std::set<std::string>& names) {
+  std::erase_if(tensors, [&](const StoredTensor& x) { return !names.contains(x.name); });
+  if (tensors.size() == names.size()) return tensors;
+  auto missing = names;
+  for (const auto& x : tensors) missing.erase(x.name);
+  throw std::runtime_error("it lacks " + in_quotes(*missing.begin()) +
+                           ", which the index says is there");
+}
+
+}  // namespace
+
+Checkpoint::Checkpoint(const char* function, fs::path file)
+    : function_(function), file_(std::move(file)) {
+  try {
+    open();
+  } catch (const std::runtime_error& error) {
+    throw_file_error(function_, file_, error.what());
+  }
+}
+
+void Checkpoint::open() {
+  if (!is_index(file_)) {
+    tensors_ = parse_safetensors(opened_.emplace_back(file_).bytes());
+    return;
+  }
+  const MappedFile index(file_);
+  const auto* text = reinterpret_cast<const char*>(index.bytes().data());
+  for (const auto& [shard, names] : parse_sharded_index({text, index.bytes().size()})) {
+    try {
+      const auto bytes = opened_.emplace_back(file_.parent_path() / shard).bytes();
+      for (auto& x : listed(parse_safetensors(bytes), names)) tensors_.push_back(std::move(x));
+    } catch (const std::runtime_error& error) {
+      throw std::runtime_error(in_quotes(shard) + ": " + error.what());
+    }
+  }
+}
+
+at::Tensor Checkpoint::value_of(const StoredTensor& stored) const {
+  try {
+    return to_tensor(stored);
+  } catch (const std::runtime_error& error) {
+    throw_file_error(function_, file_, error.what());
+  }
+}
+
+void write_checkpoint(const char* function, const std::map<std::string, at::Tensor>& values,
+                      const fs::path& file) {
+  try {
+    if (is_index(file))
+      throw std::runtime_error("a name that ends in .json is an index's; choose .safetensors");
+    std::vector<StoredTensor> stored;
+    for (const auto& [name, value] : values) stored.push_back(to_stored(name, value));
+    auto parts = make_safetensors(std::move(stored));
+    parts.data.insert(parts.data.begin(), std::as_bytes(std::span(parts.header)));
+    write_atomically(file, parts.data);
+  } catch (const std::runtime_error& error) {
+    throw_file_error(function, file, error.what());
+  }
+}
+
+}  // namespace use_gpu::detail

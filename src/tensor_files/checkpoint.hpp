@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+//
+// Named tensors in files, for a function of ours: its errors name that function and the file.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <deque>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tensor_files/mapped_file.hpp"
+#include "tensor_files/safetensors.hpp"
+
+namespace use_gpu::detail {
+
+/// A safetensors file that is open for reading; or, if its name ends in ".json", all files of which
+/// it is the index. Everything is checked when it is opened.
+class Checkpoint {
+ public:
+  /// ParameterError if a file cannot be read, is damaged, or lacks a tensor that the index has.
+  Checkpoint(const char* function, std::filesystem::path file);
+
+  /// Of these files, in the order in which they lie there; no name comes twice.
+  [[nodiscard]] const std::vector<StoredTensor>& tensors() const noexcept { return tensors_; }
+
+  /// One of them as a tensor, which refers to the file's memory and must not be written to. See
+  /// aligned(). ParameterError if LibTorch lacks its dtype.
+  [[nodiscard]] at::Tensor value_of(const StoredTensor& stored) const;
+
+ private:
+  void open();
+
+  const char* function_;
+  std::filesystem::path file_;
+  std::deque<MappedFile> opened_;
+  std::vector<StoredTensor> tensors_;
+};
+
+/// Writes a safetensors file of these tensors, which are contiguous and on the CPU, atomically and
+/// with checksums. ParameterError if that fails.
+void write_checkpoint(const char* function, const std::map<std::string, at::Tensor>& values,
+                      const std::filesystem::path& file);
+
+}  // namespace use_gpu::detail

@@ -40,9 +40,9 @@ class EachAllocationFails : public testing::TestWithParam<Action> {};
 
 TEST_P(EachAllocationFails, AndNothingHasChanged) {
   const Action& action = GetParam();
-  const std::string file = test::saved_net();
+  const auto files = test::saved_files();
   testing::internal::CaptureStderr();  // what is logged
-  World untroubled(file, action.pushed);
+  World untroubled(files, action.pushed);
   const auto usual_outcome = outcome_of(action, untroubled);
   const auto usual_state = untroubled.state();
   int failed = 0;
@@ -51,7 +51,7 @@ TEST_P(EachAllocationFails, AndNothingHasChanged) {
     for (int at = 1; happened && !HasFailure(); ++at) {
       SCOPED_TRACE((for_good ? "all from allocation " : "allocation ") + std::to_string(at));
       {
-        World world(file, action.pushed);
+        World world(files, action.pushed);
         const auto before = world.state();
         fault().plant(at, for_good);
         auto outcome = outcome_of(action, world);

@@ -90,6 +90,27 @@ TEST(BulkCopy, WritesTheValuesWhereverTheyAre) {
   }
 }
 
+TEST(BulkCopy, ConvertsDtypesOnTheWay) {
+  for (const auto from : some_devices()) {
+    for (const auto to : some_devices()) {
+      SCOPED_TRACE(from.str() + " to " + to.str());
+      Tensors values;
+      Tensors targets;
+      for (const std::int64_t size : {1, 7, 1000, 3'000'001, 9'000'000}) {
+        for (const auto dtype : {torch::kDouble, torch::kHalf}) {
+          values.push_back(torch::rand({size}, from));
+          targets.push_back(torch::zeros({size}, torch::TensorOptions(to).dtype(dtype)));
+        }
+      }
+      values.push_back(torch::rand({5, 3}, from).t());
+      targets.push_back(torch::zeros({3, 5}, torch::TensorOptions(to).dtype(torch::kDouble)));
+      bulk_copy(values, targets);
+      for (std::size_t i = 0; i < targets.size(); ++i)
+        EXPECT_TRUE(targets[i].cpu().equal(values[i].cpu().to(targets[i].scalar_type()))) << i;
+    }
+  }
+}
+
 TEST(BulkCopy, TakesListsOfEmptyTensorsAndEmptyLists) {
   for (const auto from : some_devices()) {
     for (const auto to : some_devices()) {
@@ -104,6 +125,7 @@ TEST(BulkCopy, TakesListsOfEmptyTensorsAndEmptyLists) {
 TEST(BulkCopy, WritesAllOrNothingWhereMemoryRunsOut) {
   USE_GPU_TEST_NEEDS(1);
   if (!test::simulated()) GTEST_SKIP() << "needs simulated GPUs";
+  at::accelerator::emptyCache();  // so that no target leaves free memory beside it
   const auto values = {torch::rand({100}), torch::rand({1000, 3000}), torch::rand({3000, 2000})};
   Tensors targets{torch::zeros({100}, gpu()), torch::zeros({3000, 1000}, gpu()).t(),
                   torch::zeros({3000, 4000}, gpu()).slice(1, 0, 4000, 2)};

@@ -33,9 +33,9 @@ class EachCudaCallFails : public testing::TestWithParam<Action> {};
 TEST_P(EachCudaCallFails, AndNothingHasChanged) {
   if (!test::simulated()) GTEST_SKIP() << "needs simulated GPUs, whose faults can be asked for";
   const Action& action = GetParam();
-  const std::string file = test::saved_net();
+  const auto files = test::saved_files();
   testing::internal::CaptureStderr();  // what is logged
-  World untroubled(file, action.pushed);
+  World untroubled(files, action.pushed);
   const auto work_before = counted_work();
   const auto usual_outcome = outcome_of(action, untroubled);
   const bool uses_cuda = counted_work() > work_before;
@@ -45,7 +45,7 @@ TEST_P(EachCudaCallFails, AndNothingHasChanged) {
   for (const char* const code : {"2", "719"}) {  // out of memory, launch failure
     std::string function = "the first";
     for (int at = 1; !function.empty() && !HasFailure(); ++at) {
-      World world(file, action.pushed);
+      World world(files, action.pushed);
       const auto before = world.state();
       test::set_cuda_faults(k_exempt + "*:" + std::to_string(at) + ':' + code);
       auto outcome = outcome_of(action, world);

@@ -19,6 +19,7 @@
 #include <use_gpu/parameters.hpp>
 #include <use_gpu/replicas.hpp>
 #include <use_gpu/tensor.hpp>
+#include <use_gpu/tensor_file.hpp>
 #include <use_gpu/transfers.hpp>
 
 #include <fstream>
@@ -30,12 +31,6 @@
 #include "support.hpp"
 
 namespace use_gpu::test {
-
-// Thousands of files are written: in memory, where the system offers that.
-inline std::filesystem::path files_folder() {
-  const std::filesystem::path in_memory = "/dev/shm";
-  return is_directory(in_memory) ? in_memory : std::filesystem::temp_directory_path();
-}
 
 inline c10::Device first_device() { return try_gpu(); }
 inline c10::Device other_device() { return num_gpus() > 1 ? gpu(1) : cpu(); }
@@ -64,12 +59,15 @@ struct Net : torch::nn::Module {
   }
 };
 
+/// The bytes of files, by their names.
+using Files = std::map<std::string, std::string>;
+
 // All that an action is given. Made anew for each.
 struct World {
-  explicit World(const std::string& file_bytes, int pushed = 0) : log(first_device(), 2) {
+  explicit World(const Files& files, int pushed = 0) : log(first_device(), 2) {
     place(net, first_device());
     place(peer, other_device());
-    std::ofstream(folder / "net", std::ios::binary) << file_bytes;
+    for (const auto& [name, bytes] : files) std::ofstream(folder / name, std::ios::binary) << bytes;
     for (int i = 1; i <= pushed; ++i) push();
     for (const auto* of : {&net, &peer}) {
       for (const auto& tensor : (*of)->tensors()) add(tensor);
@@ -133,7 +131,7 @@ struct World {
     return log.values() == expected;
   }
 
-  ScratchFolder folder{files_folder()};
+  ScratchFolder folder{folder_in_memory()};
   std::shared_ptr<Net> net = std::make_shared<Net>(1);
   std::shared_ptr<Net> peer = std::make_shared<Net>(3);
   at::Tensor x = torch::ones({2, 3}, first_device());
@@ -214,6 +212,33 @@ inline const Action k_actions[] = {
      [](World& w) { save_parameters(w.net, w.folder / "none" / "net"); }},
     {"load_parameters", [](World& w) { load_parameters(w.net, w.folder / "net"); }},
     {"load_parameters, refused", [](World& w) { load_parameters(w.net, w.folder / "none"); }},
+    {"load_parameters, renamed and converted",
+     [](World& w) {
+       load_parameters(w.net, w.folder / "sharded.json",
+                       {.rename = [](const std::string& name) { return name.substr(1); },
+                        .allow_missing = true,
+                        .allow_unexpected = true,
+                        .convert_dtype = true});
+     }},
+    {"load_tensors",
+     [](World& w) {
+       const auto tensors = load_tensors(w.folder / "net", other_device());
+       EXPECT_EQ(tensors.at("bias").sum().item<double>(), 27);
+     }},
+    {"load_tensors, sharded",
+     [](World& w) {
+       EXPECT_EQ(load_tensors(w.folder / "sharded.json", first_device()).size(), 4U);
+     }},
+    {"load_tensors, refused",
+     [](World& w) { static_cast<void>(load_tensors(w.folder / "wrong.json")); }},
+    {"save_tensors",
+     [](World& w) {
+       save_tensors({{"x", w.x}, {"y", w.y}}, w.folder / "net");
+     }},
+    {"save_tensors, refused",
+     [](World& w) {
+       save_tensors({{"x", at::Tensor()}}, w.folder / "net");
+     }},
     {"MetricLog", [](World&) { MetricLog(other_device(), 2).push(torch::ones({})); }},
     {"MetricLog, refused", [](World& w) { w.log.push(torch::ones({2}, first_device())); }},
     {"MetricLog::push, number 1", push_guarded, 0},
@@ -287,12 +312,22 @@ inline std::string outcome_of(const Action& action, World& world) {
   }
 }
 
-/// A parameter file that the networks of a world can load.
-inline std::string saved_net() {
-  const ScratchFolder folder(files_folder());
+/// "net", which the networks of a world can load; "sharded.json", with other names and dtypes; and
+/// "wrong.json", an index that is refused.
+inline Files saved_files() {
+  const ScratchFolder folder(folder_in_memory());
   save_parameters(std::make_shared<Net>(9), folder / "net");
-  std::ifstream bytes(folder / "net", std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(bytes), {});
+  const auto halves = [](at::IntArrayRef shape) { return torch::full(shape, 7.0, at::kHalf); };
+  save_tensors({{"_weight", halves({2, 3})}, {"_bias", halves({3})}}, folder / "1");
+  save_tensors({{"_factor", halves({2})}, {"_extra", halves({2})}}, folder / "2");
+  Files files{
+      {"sharded.json", R"({"weight_map":{"_weight":"1","_bias":"1","_factor":"2","_extra":"2"}})"},
+      {"wrong.json", R"({"weight_map":{"weight":"../net"}})"}};
+  for (const char* name : {"net", "1", "2"}) {
+    std::ifstream bytes(folder / name, std::ios::binary);
+    files.emplace(name, std::string(std::istreambuf_iterator<char>(bytes), {}));
+  }
+  return files;
 }
 
 /// The action's name as that of a test.

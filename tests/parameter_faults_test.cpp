@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What a save leaves when one of its system calls fails, or the program is killed in it. This
+// What a save leaves when one of its system calls fails, or the program is killed in it; and what a
+// load does when a file cannot be opened or mapped. This
 // program brings its own versions of the calls, which take the place of the C library's in the
 // libraries too; they do what was asked, except the one that is to fail.
 #include <dirent.h>
@@ -14,9 +15,11 @@
 #include <unistd.h>
 #include <use_gpu/errors.hpp>
 #include <use_gpu/parameters.hpp>
+#include <use_gpu/tensor_file.hpp>
 
 #include <csignal>
 #include <cstdarg>
+#include <fstream>
 #include <iostream>
 
 #include "scratch_folder.hpp"
@@ -90,6 +93,9 @@ int fchmod(int fd, mode_t mode) noexcept {
 int close(int fd) {
   return done([&] { return static_cast<int>(::syscall(SYS_close, fd)); });
 }
+int fstat(int fd, struct stat* status) noexcept {
+  return done([&] { return static_cast<int>(::syscall(SYS_fstat, fd, status)); });
+}
 int rename(const char* from, const char* to) noexcept {
   return done([&] { return static_cast<int>(::syscall(SYS_rename, from, to)); });
 }
@@ -115,14 +121,15 @@ struct Net : torch::nn::Module {
   }
 };
 
-// Saves with that fault at that call; gives the number of calls.
-int save_with(Fault how, int at, const Net& net, const std::filesystem::path& file) {
+// Runs it with that fault at that call; gives the number of calls.
+template <class Work>
+int calls_with(Fault how, int at, const Work& work) {
   fault = how;
   fault_at = at;
   calls_seen = 0;
   armed = true;
   try {
-    save_parameters(net, file);
+    work();
     armed = false;
   } catch (...) {
     armed = false;
@@ -131,21 +138,44 @@ int save_with(Fault how, int at, const Net& net, const std::filesystem::path& fi
   return calls_seen;
 }
 
+// The functions that save.
+struct Save {
+  const char* name;
+  void (*save)(const Net& net, const std::filesystem::path& file);
+
+  int with(Fault how, int at, const Net& net, const std::filesystem::path& file) const {
+    return calls_with(how, at, [&] { save(net, file); });
+  }
+  [[nodiscard]] int calls() const {
+    const ScratchFolder folder;
+    const Net net(1);
+    save(net, folder / "net");
+    return with(Fault::none, 0, net, folder / "net");
+  }
+};
+
+const Save k_saves[] = {
+    {"SaveParameters",
+     [](const Net& net, const std::filesystem::path& file) { save_parameters(net, file); }},
+    {"SaveTensors", [](const Net& net, const std::filesystem::path& file) {
+       std::map<std::string, at::Tensor> tensors;
+       for (const auto& x : net.named_buffers()) tensors.emplace(x.key(), x.value());
+       save_tensors(tensors, file);
+     }}};
+
+class Saving : public testing::TestWithParam<Save> {};
+
+INSTANTIATE_TEST_SUITE_P(By, Saving, testing::ValuesIn(k_saves),
+                         [](const auto& one) { return std::string(one.param.name); });
+
 std::optional<float> loaded(const std::filesystem::path& file) {
   Net net(-1);
   load_parameters(net, file);
   return net.value();
 }
 
-int calls_of_a_save() {
-  const ScratchFolder folder;
-  const Net net(1);
-  save_parameters(net, folder / "net");
-  return save_with(Fault::none, 0, net, folder / "net");
-}
-
-TEST(SaveParameters, LeavesTheOldFileOrTheNewOneWhenACallFails) {
-  const int calls = calls_of_a_save();
+TEST_P(Saving, LeavesTheOldFileOrTheNewOneWhenACallFails) {
+  const int calls = GetParam().calls();
   ASSERT_GT(calls, k_tensors);
   int failures = 0;
   for (int at = 1; at <= calls; ++at) {
@@ -154,7 +184,7 @@ TEST(SaveParameters, LeavesTheOldFileOrTheNewOneWhenACallFails) {
     save_parameters(Net(1), file);
     bool failed = false;
     try {
-      save_with(Fault::fail, at, Net(2), file);
+      GetParam().with(Fault::fail, at, Net(2), file);
     } catch (const ParameterError& error) {
       failed = true;
       EXPECT_TRUE(test::has(error.what(), file.string())) << error.what();
@@ -168,17 +198,17 @@ TEST(SaveParameters, LeavesTheOldFileOrTheNewOneWhenACallFails) {
   EXPECT_GE(failures, calls - 1) << "only closing the folder may fail unnoticed";
 }
 
-TEST(SaveParameters, GoesOnAfterShortWrites) {
-  const int calls = calls_of_a_save();
+TEST_P(Saving, GoesOnAfterShortWrites) {
+  const int calls = GetParam().calls();
   for (int at = 1; at <= calls; ++at) {
     const ScratchFolder folder;
-    save_with(Fault::short_write, at, Net(2), folder / "net");
+    GetParam().with(Fault::short_write, at, Net(2), folder / "net");
     EXPECT_EQ(loaded(folder / "net"), 2.F) << "call " << at;
   }
 }
 
-TEST(SaveParameters, LeavesTheOldFileOrTheNewOneWhenItIsKilled) {
-  const int calls = calls_of_a_save();
+TEST_P(Saving, LeavesTheOldFileOrTheNewOneWhenItIsKilled) {
+  const int calls = GetParam().calls();
   int moments = 0;
   int old_ones = 0;
   for (int at = 1; at <= calls; ++at) {
@@ -188,7 +218,7 @@ TEST(SaveParameters, LeavesTheOldFileOrTheNewOneWhenItIsKilled) {
       save_parameters(Net(1), file);
       const auto child = ::fork();
       if (child == 0) {
-        save_with(how, at, Net(2), file);
+        GetParam().with(how, at, Net(2), file);
         ::_exit(0);
       }
       int status = 0;
@@ -203,6 +233,28 @@ TEST(SaveParameters, LeavesTheOldFileOrTheNewOneWhenItIsKilled) {
   std::cout << "killed at " << moments << " moments: " << old_ones
             << " times the old file, else the new one\n";
   EXPECT_GE(moments, 100);
+}
+
+// An index and two files: opened, looked at, mapped and closed.
+TEST(LoadTensors, GivesAllOrAnErrorWhenACallFails) {
+  const ScratchFolder folder;
+  save_tensors({{"a", torch::ones({2})}}, folder / "1");
+  save_tensors({{"b", torch::ones({2})}}, folder / "2");
+  std::ofstream(folder / "index.json") << R"({"weight_map":{"a":"1","b":"2"}})";
+  const auto load = [&] { EXPECT_EQ(load_tensors(folder / "index.json").size(), 2U); };
+  const int calls = calls_with(Fault::none, 0, load);
+  ASSERT_GE(calls, 9);
+  int failures = 0;
+  for (int at = 1; at <= calls; ++at) {
+    try {
+      calls_with(Fault::fail, at, load);
+    } catch (const ParameterError& error) {
+      ++failures;
+      EXPECT_TRUE(test::has(error.what(), (folder / "index.json").string())) << error.what();
+      EXPECT_TRUE(test::has(error.what(), "Input/output error")) << error.what();
+    }
+  }
+  EXPECT_GE(failures, 6) << "closing a file that was read may fail unnoticed";
 }
 
 }  // namespace

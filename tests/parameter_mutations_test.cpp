@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT
 //
-// 20,000 damaged files. Whatever was done to a file, loading it gives its values or a
-// ParameterError that changed nothing.
+// 20,000 damaged files and 2,000 damaged indexes, or USE_GPU_MUTATIONS of the first and a tenth of
+// that of the second. Whatever was done to a file, loading it gives its values or a ParameterError
+// that changed nothing.
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
 #include <torch/types.h>
 #include <use_gpu/errors.hpp>
 #include <use_gpu/parameters.hpp>
+#include <use_gpu/tensor_file.hpp>
 
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iostream>
@@ -18,6 +21,14 @@
 
 namespace use_gpu {
 namespace {
+
+// The byte that fills a tensor; -1 if it is filled with several.
+int byte_of(const at::Tensor& x) {
+  const auto* data = static_cast<const unsigned char*>(x.const_data_ptr());
+  const bool uniform =
+      std::all_of(data, data + x.nbytes(), [&](unsigned char b) { return b == data[0]; });
+  return x.numel() == 0 ? 0 : uniform ? data[0] : -1;
+}
 
 struct Net : torch::nn::Module {
   // A network with that byte, and a number that tells its tensors apart, in every byte of its
@@ -37,15 +48,9 @@ struct Net : torch::nn::Module {
     add("half", torch::kHalf, {2, 2});
     add("empty", torch::kDouble, {0, 2});
   }
-  // The byte that fills each tensor; -1 where one is filled with several.
   std::vector<int> bytes() const {
     std::vector<int> all;
-    for (const auto& x : buffers()) {
-      const auto* data = static_cast<const unsigned char*>(x.const_data_ptr());
-      const bool uniform =
-          std::all_of(data, data + x.nbytes(), [&](unsigned char b) { return b == data[0]; });
-      all.push_back(x.numel() == 0 ? 0 : uniform ? data[0] : -1);
-    }
+    for (const auto& x : buffers()) all.push_back(byte_of(x));
     return all;
   }
 };
@@ -55,13 +60,25 @@ std::string content_of(const std::filesystem::path& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
+void write(const std::filesystem::path& file, const std::string& content) {
+  std::filesystem::remove(file);  // a truncated one would be written to the disk at once
+  std::ofstream(file, std::ios::binary) << content;
+}
+
+int mutations() {
+  const char* const wanted = std::getenv("USE_GPU_MUTATIONS");
+  return wanted == nullptr ? 20'000 : std::atoi(wanted);
+}
+
+// Changes the first of two files, whose headers of JSON have that place and size in both.
 class Mutator {
  public:
-  Mutator(std::string a, std::string b) : a_(std::move(a)), b_(std::move(b)) {}
+  Mutator(std::string a, std::string b, std::size_t begin, std::size_t size)
+      : a_(std::move(a)), b_(std::move(b)), begin_(begin), size_(size) {}
 
   std::string next() {
     std::string file = a_;
-    switch (below(7)) {
+    switch (below(8)) {
       case 0:  // flipped bits
         for (auto n = 1 + below(4); n > 0; --n)
           file[below(file.size())] ^= static_cast<char>(1U << below(8));
@@ -73,7 +90,7 @@ class Mutator {
         file.append(1 + below(40), static_cast<char>(below(256)));
         break;
       case 3:  // the other's header, or a part of it
-        file.replace(8, header_size() - below(2) * below(header_size()), b_, 8, header_size());
+        file.replace(begin_, size_ - below(2) * below(size_), b_, begin_, size_);
         break;
       case 4: {  // a piece of one of the two, somewhere
         const auto& source = below(2) == 0 ? a_ : b_;
@@ -83,11 +100,17 @@ class Mutator {
       }
       case 5:  // another digit in the header: sizes, offsets, checksums
         for (auto n = 1 + below(3); n > 0; --n) {
-          const auto digit = file.find_first_of("0123456789", 8 + below(header_size()));
-          if (digit < 8 + header_size()) file[digit] = static_cast<char>('0' + below(10));
+          const auto digit = file.find_first_of("0123456789", begin_ + below(size_));
+          if (digit < begin_ + size_) file[digit] = static_cast<char>('0' + below(10));
         }
         break;
-      default:  // the length of the header
+      case 6: {  // from one comma in the header to a later one: an entry, or a part of one
+        const auto first = file.find(',', begin_ + below(size_));
+        const auto second = first == file.npos ? first : file.find(',', first + 1);
+        if (second < begin_ + size_) file.erase(first, second - first);
+        break;
+      }
+      default:  // in a file the length of the header
         file[below(8)] = static_cast<char>(below(256));
     }
     return file;
@@ -97,29 +120,28 @@ class Mutator {
   std::size_t below(std::size_t end) {
     return std::uniform_int_distribution<std::size_t>(0, end - 1)(random_);
   }
-  std::size_t header_size() const {
-    return static_cast<unsigned char>(a_[0]) + 256U * static_cast<unsigned char>(a_[1]);
-  }
 
   std::string a_, b_;
+  std::size_t begin_, size_;
   std::mt19937 random_{6};
 };
 
 TEST(LoadParameters, NeverTakesADamagedFileForAnother) {
-  const test::ScratchFolder folder;
+  const test::ScratchFolder folder(test::folder_in_memory());
   save_parameters(Net(1), folder / "a");
   save_parameters(Net(2), folder / "b");
   const auto a = content_of(folder / "a");
-  Mutator mutator(a, content_of(folder / "b"));
+  const auto header_size =
+      static_cast<unsigned char>(a[0]) + 256U * static_cast<unsigned char>(a[1]);
+  Mutator mutator(a, content_of(folder / "b"), 8, header_size);
   Net net(9);
   const auto before = net.bytes();
+  const int count = mutations();
   int refused = 0;
   int unchanged = 0;
-  for (int i = 0; i < 20'000; ++i) {
+  for (int i = 0; i < count; ++i) {
     const auto file = mutator.next();
-    std::filesystem::remove(folder /
-                            "file");  // a truncated one would be written to the disk at once
-    std::ofstream(folder / "file", std::ios::binary) << file;
+    write(folder / "file", file);
     try {
       load_parameters(net, folder / "file");
       ASSERT_EQ(net.bytes(), Net(1).bytes()) << "a wrong value was loaded: mutation " << i;
@@ -131,10 +153,65 @@ TEST(LoadParameters, NeverTakesADamagedFileForAnother) {
       ASSERT_EQ(net.bytes(), before)
           << "something was written: mutation " << i << ", " << error.what();
     }
+    try {  // names and shapes may have changed, values not
+      for (const auto& [name, x] : load_tensors(folder / "file")) {
+        ASSERT_TRUE(x.numel() == 0 || byte_of(x) / 16 == 1) << name << ": mutation " << i;
+      }
+    } catch (const ParameterError& error) {
+      ASSERT_LE(std::strlen(error.what()), 400U);
+    }
   }
-  std::cout << refused << " files refused, " << 20'000 - refused
+  std::cout << refused << " files refused, " << count - refused
             << " loaded with their values, of which " << unchanged << " were unchanged\n";
-  EXPECT_GT(refused, 15'000);
+  EXPECT_GT(refused, count * 3 / 4);
+}
+
+TEST(LoadParameters, NeverTakesADamagedIndexForAnother) {
+  const test::ScratchFolder folder(test::folder_in_memory());
+  const auto all = read_parameters(Net(1));
+  std::map<std::string, at::Tensor> first, second;
+  std::string map;
+  for (const auto& [name, x] : all) {
+    (first.size() > second.size() ? second : first).emplace(name, x);
+    map += (map.empty() ? "" : ",") + ('"' + name) + "\":\"" + (second.contains(name) ? '2' : '1') +
+           ".safetensors\"";
+  }
+  save_tensors(first, folder / "1.safetensors");
+  save_tensors(second, folder / "2.safetensors");
+  const std::string index =
+      R"({"metadata":{"total_size":123,"by":["a",{}]},"weight_map":{)" + map + "}}";
+  std::string other = R"({"weight_map":{"weight":"../1.safetensors","bias":"/dev/zero"}})";
+  other.resize(index.size(), ' ');
+  Mutator mutator(index, other, 0, index.size());
+  Net net(9);
+  const auto before = net.bytes();
+  const int count = mutations() / 10;
+  int refused = 0;
+  int in_part = 0;
+  for (int i = 0; i < count; ++i) {
+    write(folder / "index.json", mutator.next());
+    try {
+      load_parameters(net, folder / "index.json");
+      ASSERT_EQ(net.bytes(), Net(1).bytes()) << "a wrong value was loaded: mutation " << i;
+      write_parameters(net, read_parameters(Net(9)));
+    } catch (const ParameterError& error) {
+      ++refused;
+      ASSERT_LE(std::strlen(error.what()), 400U);
+      ASSERT_EQ(net.bytes(), before)
+          << "something was written: mutation " << i << ", " << error.what();
+    }
+    try {  // less may be listed
+      const auto loaded = load_tensors(folder / "index.json");
+      in_part += loaded.size() < all.size() ? 1 : 0;
+      for (const auto& [name, x] : loaded)
+        ASSERT_TRUE(x.equal(all.at(name))) << name << ": mutation " << i;
+    } catch (const ParameterError& error) {
+      ASSERT_LE(std::strlen(error.what()), 400U);
+    }
+  }
+  std::cout << refused << " indexes refused, " << count - refused << " loaded with their values, "
+            << in_part << " lists of some tensors\n";
+  EXPECT_GT(refused, count / 2);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <use_gpu/errors.hpp>
 #include <use_gpu/network.hpp>
 #include <use_gpu/tensor.hpp>
+#include <use_gpu/tensor_file.hpp>
 #include <use_gpu/transfers.hpp>
 
 #include <fstream>
@@ -408,6 +409,252 @@ TEST(LoadParameters, ListsAllDifferencesAndChangesNothing) {
   expect_same(before, snapshot(net));
 }
 
+TEST(LoadParameters, RenamesAndReportsWhatItDid) {
+  const ScratchFolder folder;
+  save_tensors({{"model.w", torch::full({2}, 3.F)},
+                {"model.half", torch::full({2}, 0.5F, torch::kHalf)},
+                {"input", torch::ones({7})},
+                {"z.head", torch::ones({7})},
+                {"a.head", torch::ones({7})}},
+               folder / "model");
+  Net net;
+  const auto w = net.register_parameter("w", torch::zeros({2}, try_gpu()));
+  const auto half = net.register_parameter("half", torch::zeros({2}, try_gpu()));
+  const auto missing = net.register_parameter("missing", torch::ones({2}, try_gpu()));
+  std::vector<std::string> asked;
+  const auto report = load_parameters(net, folder / "model",
+                                      {.rename =
+                                           [&](const std::string& name) {
+                                             asked.push_back(name);
+                                             return name == "input"              ? ""
+                                                    : name.starts_with("model.") ? name.substr(6)
+                                                                                 : "of " + name;
+                                           },
+                                       .allow_missing = true,
+                                       .allow_unexpected = true,
+                                       .convert_dtype = true});
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(report.loaded, (Names{"half", "w"}));
+  EXPECT_EQ(report.missing, (Names{"missing"}));
+  EXPECT_EQ(report.unexpected, (Names{"a.head", "z.head"}));
+  EXPECT_EQ(report.converted, (Names{"half"}));
+  EXPECT_EQ(asked.size(), 5U);
+  EXPECT_EQ(w.sum().item<float>(), 6);
+  EXPECT_EQ(half.sum().item<float>(), 1);
+  EXPECT_EQ(missing.sum().item<float>(), 2);
+  EXPECT_TRUE(half.is_same(net.named_parameters()["half"]) && half.requires_grad());
+}
+
+TEST(LoadParameters, AllowsOnlyWhatTheOptionsSay) {
+  const ScratchFolder folder;
+  save_tensors({{"same", torch::ones({2})},
+                {"extra", torch::ones({2})},
+                {"double", torch::ones({2}, torch::kDouble)},
+                {"wider", torch::ones({3}, torch::kDouble)}},
+               folder / "model");
+  Net net;
+  for (const auto* name : {"same", "double", "wider", "missing"})
+    net.register_parameter(name, torch::zeros({2}, try_gpu()));
+  const auto before = snapshot(net);
+  const auto differences = [&](const LoadOptions& options) {
+    try {
+      load_parameters(net, folder / "model", options);
+    } catch (const ParameterError& error) {
+      return error.differences();
+    }
+    return std::vector<std::string>{"none"};
+  };
+  const std::string extra = "extra is not in the network";
+  const std::string missing = "missing is missing";
+  const std::string other = "double is float32[2] in the network, but float64[2] was given";
+  const std::string wider = "wider is float32[2] in the network, but float64[3] was given";
+  using Texts = std::vector<std::string>;
+  EXPECT_EQ(differences({}), (Texts{other, extra, wider, missing}));
+  EXPECT_EQ(differences({.allow_missing = true}), (Texts{other, extra, wider}));
+  EXPECT_EQ(differences({.allow_unexpected = true}), (Texts{other, wider, missing}));
+  EXPECT_EQ(differences({.convert_dtype = true}), (Texts{extra, wider, missing}));
+  const auto wide = [](const std::string& name) { return name == "wider" ? "" : name + "s"; };
+  EXPECT_EQ(differences({.rename = wide, .allow_missing = true, .convert_dtype = true}),
+            (Texts{"doubles (double in the file) is not in the network",
+                   "extras (extra in the file) is not in the network",
+                   "sames (same in the file) is not in the network"}));
+  expect_same(before, snapshot(net));
+}
+
+TEST(LoadParameters, RefusesTwoTensorsOfOneName) {
+  const ScratchFolder folder;
+  save_tensors({{"a", torch::ones({2})}, {"b", torch::ones({2})}}, folder / "model");
+  Net net;
+  const auto w = net.register_parameter("w", torch::zeros({2}, try_gpu()));
+  const auto load = [&] {
+    load_parameters(net, folder / "model", {.rename = [](const std::string&) { return "w"; }});
+  };
+  EXPECT_TRUE(has(error_of<ParameterError>(load), "a and b are both renamed to w"));
+  EXPECT_EQ(w.sum().item<float>(), 0);
+}
+
+TEST(LoadParameters, PassesWhatRenameThrows) {
+  const ScratchFolder folder;
+  Net net;
+  const auto w = net.register_parameter("w", torch::zeros({2}, try_gpu()));
+  save_tensors({{"w", torch::ones({2})}}, folder / "model");
+  struct Mine : std::runtime_error {
+    using std::runtime_error::runtime_error;
+  };
+  const LoadOptions options{
+      .rename = [](const std::string&) -> std::string { throw Mine("mine"); }};
+  EXPECT_THROW(load_parameters(net, folder / "model", options), Mine);
+  EXPECT_EQ(w.sum().item<float>(), 0);
+}
+
+TEST(LoadParameters, TakesOneOfTheTiedNames) {
+  const ScratchFolder folder;
+  save_tensors({{"decoder", torch::ones({2})}}, folder / "model");
+  Net net;
+  const auto weight = net.register_parameter("encoder", torch::zeros({2}, try_gpu()));
+  net.register_parameter("decoder", weight);
+  const auto report = load_parameters(net, folder / "model");
+  EXPECT_EQ(report.loaded, std::vector<std::string>{"decoder"});
+  EXPECT_TRUE(report.missing.empty());
+  EXPECT_EQ(weight.sum().item<float>(), 2);
+  save_tensors({{"decoder", torch::ones({2})}, {"encoder", torch::ones({2}, torch::kHalf)}},
+               folder / "model");
+  error_of<ParameterError>(
+      [&] { load_parameters(net, folder / "model", {.convert_dtype = true}); });
+}
+
+TEST(LoadParameters, ConvertsDtypesAsTensorToDoes) {
+  const ScratchFolder folder;
+  const auto floats = {torch::kHalf,           torch::kBFloat16,    torch::kFloat,
+                       torch::kDouble,         torch::kFloat8_e5m2, torch::kFloat8_e4m3fn,
+                       torch::kFloat8_e8m0fnu, torch::kComplexFloat};
+  for (const auto from : floats) {
+    for (const auto to : floats) {
+      if (from == torch::kComplexFloat && to != from) continue;
+      const auto value = torch::tensor({0.5, 1.0, 2.0, 3.0}).to(from);
+      const auto large = torch::full({1200, 500}, 1.5).to(from);
+      save_tensors({{"x", value}, {"large", large}, {"transposed", value.view({2, 2})}},
+                   folder / "model");
+      Net net;
+      const auto options = torch::TensorOptions(try_gpu()).dtype(to);
+      net.register_buffer("x", torch::empty({4}, options));
+      net.register_buffer("large", torch::empty({1200, 500}, options));
+      net.register_buffer("transposed", torch::empty({2, 2}, options).t());
+      const auto report = load_parameters(net, folder / "model", {.convert_dtype = true});
+      EXPECT_EQ(report.converted.size(), from == to ? 0U : 3U);
+      expect_same(
+          {{"x", value.to(to)}, {"large", large.to(to)}, {"transposed", value.to(to).view({2, 2})}},
+          snapshot(net));
+    }
+  }
+}
+
+TEST(LoadParameters, ConvertsNoValueIntoAnother) {
+  const ScratchFolder folder;
+  const auto refusal = [&](const at::Tensor& value, at::ScalarType dtype) -> std::string {
+    save_tensors({{"x", value}}, folder / "model");
+    Net net;
+    auto options = torch::TensorOptions(try_gpu()).dtype(dtype);
+    const auto x = net.register_buffer("x", torch::empty(value.sizes(), options));
+    try {
+      load_parameters(net, folder / "model", {.convert_dtype = true});
+    } catch (const ParameterError& error) {
+      return error.differences().at(0);
+    }
+    EXPECT_TRUE(same_bits(x, value.to(dtype)));
+    return {};
+  };
+  const auto integers = [](std::int64_t a, std::int64_t b) { return torch::tensor({a, b}); };
+  EXPECT_EQ(refusal(integers(-128, 127), torch::kChar), "");
+  EXPECT_EQ(refusal(integers(-1, 128), torch::kChar),
+            "x is int8[2] in the network, which cannot hold all the integers of int64[2]");
+  EXPECT_EQ(refusal(integers(0, 65535), torch::kUInt16), "");
+  EXPECT_NE(refusal(integers(-1, 1), torch::kUInt64), "");
+  EXPECT_EQ(refusal(integers(7, 1).to(torch::kUInt64), torch::kLong), "");
+  EXPECT_NE(refusal(integers(-1, 1).to(torch::kUInt64), torch::kLong), "");
+  EXPECT_EQ(refusal(integers(-1, 1).to(torch::kChar), torch::kLong), "");
+  EXPECT_EQ(refusal(torch::tensor({true, false}), torch::kLong), "");
+  EXPECT_EQ(refusal(integers(3, 4), torch::kFloat), "");
+  EXPECT_EQ(refusal(torch::empty({0}, torch::kLong), torch::kUInt8), "");
+  EXPECT_EQ(refusal(torch::ones({2}), torch::kLong),
+            "x is int64[2] in the network, to which float32[2] cannot be converted");
+  EXPECT_NE(refusal(torch::ones({2}, torch::kComplexFloat), torch::kFloat), "");
+  EXPECT_NE(refusal(integers(0, 1), torch::kBool), "");
+  const auto packed = torch::ones({2}, torch::kByte).view(torch::kFloat4_e2m1fn_x2);
+  EXPECT_NE(refusal(packed, torch::kFloat), "");
+}
+
+TEST(LoadParameters, ConvertsManyTensorsInOneTransfer) {
+  USE_GPU_TEST_NEEDS(1);
+  const ScratchFolder folder;
+  Net net;
+  Values values;
+  for (int i = 0; i < 1000; ++i) {
+    values.emplace("p" + std::to_string(i), torch::full({100}, i, torch::kBFloat16));
+    net.register_parameter("p" + std::to_string(i), torch::empty({100}, gpu()));
+  }
+  save_tensors(values, folder / "model");
+  {
+    const TransferGuard guard;
+    const TransferLedger ledger;
+    load_parameters(net, folder / "model", {.convert_dtype = true});
+    EXPECT_EQ(ledger.count(TransferDirection::host_to_device).copies, 1);
+  }
+  for (auto& [name, value] : values) value = value.to(torch::kFloat);
+  expect_same(values, snapshot(net));
+}
+
+TEST(LoadParameters, TakesAShardedModel) {
+  const ScratchFolder folder;
+  auto net = small_net();
+  place(net, try_gpu());
+  Values first;
+  auto second = snapshot(*net);
+  first.insert(second.extract("0.weight"));
+  save_tensors(first, folder / "1");
+  save_tensors(second, folder / "2");
+  std::string map = R"("0.weight":"1")";
+  for (const auto& [name, x] : second) map += ",\"" + name + R"(":"2")";
+  std::ofstream(folder / "index.json") << "{\"weight_map\":{" << map << "}}";
+  const auto expected = snapshot(*net);
+  fill_with_zeros(*net);
+  EXPECT_EQ(load_parameters(net, folder / "index.json").loaded.size(), expected.size());
+  expect_same(expected, snapshot(*net));
+
+  fill_with_zeros(*net);
+  const auto zeros = snapshot(*net);
+  std::filesystem::remove(folder / "2");
+  EXPECT_TRUE(has(error_of<ParameterError>([&] { load_parameters(net, folder / "index.json"); }),
+                  "\"2\": opening it: No such file or directory"));
+  expect_same(zeros, snapshot(*net));
+}
+
+// As writers do that fill no header up to a multiple of 8.
+TEST(LoadParameters, TakesValuesAtOddAddresses) {
+  const ScratchFolder folder;
+  const auto values = torch::arange(600'003).to(torch::kFloat);  // 2.4 MB
+  const std::string header =
+      R"({"x":{"dtype":"F32","shape":[600003],"data_offsets":[0,2400012]},"y":{"dtype":"F32","shape":[2,2],)"
+      R"("data_offsets":[2400012,2400028]}} )";
+  ASSERT_EQ(header.size() % 2, 1U);
+  const std::uint64_t length = header.size();
+  const auto little = torch::tensor({1.F, 2.F, 3.F, 4.F});
+  std::ofstream(folder / "odd", std::ios::binary)
+      .write(reinterpret_cast<const char*>(&length), 8)
+      .write(header.data(), static_cast<std::streamsize>(length))
+      .write(static_cast<const char*>(values.const_data_ptr()), 2'400'012)
+      .write(static_cast<const char*>(little.const_data_ptr()), 16);
+  for (const auto dtype : {torch::kFloat, torch::kDouble}) {
+    Net net;
+    const auto options = torch::TensorOptions(try_gpu()).dtype(dtype);
+    const auto x = net.register_parameter("x", torch::zeros({600'003}, options));
+    const auto y = net.register_parameter("y", torch::zeros({2, 2}, options).t());
+    load_parameters(net, folder / "odd", {.convert_dtype = true});
+    EXPECT_TRUE(same_bits(x, values.to(dtype)));
+    EXPECT_TRUE(same_bits(y, little.to(dtype).view({2, 2})));
+  }
+}
+
 TEST(LoadParameters, NamesPathAndCause) {
   const ScratchFolder folder;
   auto net = small_net();
@@ -434,6 +681,8 @@ TEST(SaveParameters, RefusesWhatTheFormatLacks) {
   reserved.register_parameter("__metadata__", torch::ones({2}));
   EXPECT_TRUE(has(error_of<ParameterError>([&] { save_parameters(reserved, folder / "net"); }),
                   "__metadata__"));
+  EXPECT_TRUE(has(error_of<ParameterError>([&] { save_parameters(Net(), folder / "net.json"); }),
+                  "choose .safetensors"));
   Net binary;
   binary.register_parameter("\xff", torch::ones({2}));
   EXPECT_TRUE(

@@ -10,6 +10,12 @@
 
 namespace use_gpu::test {
 
+// For thousands of files: in memory, where the system offers that.
+inline std::filesystem::path folder_in_memory() {
+  const std::filesystem::path in_memory = "/dev/shm";
+  return is_directory(in_memory) ? in_memory : std::filesystem::temp_directory_path();
+}
+
 class ScratchFolder {
  public:
   explicit ScratchFolder(

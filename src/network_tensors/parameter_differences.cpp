@@ -25,12 +25,12 @@ bool stay_equal(const at::Tensor& values, at::ScalarType dtype) {
   return values.numel() == 0 || (was_signed ? values : converted).min().item<std::int64_t>() >= 0;
 }
 
-// Whether LibTorch converts one to the other at all.
-bool has_conversion(at::ScalarType from, at::ScalarType to) {
+bool can_convert(at::ScalarType from, at::ScalarType to) {
+  if (!c10::canCast(from, to)) return false;
   try {
     (void)at::empty({1}, at::TensorOptions(from).device(at::kCPU)).to(to);
-    return c10::canCast(from, to);
-  } catch (const c10::Error&) {
+    return true;
+  } catch (const c10::Error&) {  // LibTorch lacks that conversion
     return false;
   }
 }
@@ -57,7 +57,7 @@ std::string difference(const at::Tensor& target, const at::Tensor& value, bool m
     return "is " + dtype_and_shape(target) + " in the network, but " + dtype_and_shape(value) +
            " was given";
   }
-  if (from != to && !has_conversion(from, to)) {
+  if (from != to && !can_convert(from, to)) {
     return "is " + dtype_and_shape(target) + " in the network, to which " + dtype_and_shape(value) +
            " cannot be converted";
   }

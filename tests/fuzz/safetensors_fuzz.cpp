@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: MIT
 //
-// The libFuzzer target of the safetensors reader, run by scripts/fuzz. All bytes are either
-// refused, or give tensors that lie inside of them and survive a round trip through a new file.
+// The libFuzzer target of the readers of safetensors files and of indexes, run by scripts/fuzz. All
+// bytes are either refused, or give tensors that lie inside of them and survive a round trip
+// through a new file; or tensors that an index lists once, in files of its folder.
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
+#include <set>
 #include <stdexcept>
 #include <string>
 
 #include "tensor_files/safetensors.hpp"
+#include "tensor_files/sharded_index.hpp"
 
 namespace {
 
@@ -32,7 +36,7 @@ std::vector<std::byte> joined(const SafetensorsParts& parts) {
   return file;
 }
 
-void check(std::span<const std::byte> file) {
+void check_file(std::span<const std::byte> file) {
   const auto tensors = parse_safetensors(file);
   std::size_t bytes = 0;
   for (const auto& x : tensors) {
@@ -51,13 +55,29 @@ void check(std::span<const std::byte> file) {
   }
 }
 
+void check_index(std::string_view text) {
+  std::set<std::string> all;
+  for (const auto& [file, names] : parse_sharded_index(text)) {
+    const auto path = (std::filesystem::path("/folder") / file).lexically_normal().string();
+    require(path.starts_with("/folder/"));
+    require(!names.empty());
+    for (const auto& name : names) require(all.insert(name).second);
+  }
+}
+
+// A std::runtime_error is the one way to refuse.
+template <class Check>
+void run(const Check& check) {
+  try {
+    check();
+  } catch (const std::runtime_error&) {
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  try {
-    check(std::as_bytes(std::span(data, size)));
-  } catch (const std::runtime_error&) {
-    // The one way to refuse a file.
-  }
+  run([&] { check_file(std::as_bytes(std::span(data, size))); });
+  run([&] { check_index({reinterpret_cast<const char*>(data), size}); });
   return 0;
 }

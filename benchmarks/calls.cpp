@@ -17,6 +17,7 @@
 #include <use_gpu/parameters.hpp>
 #include <use_gpu/replicas.hpp>
 #include <use_gpu/tensor.hpp>
+#include <use_gpu/tensor_file.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -83,7 +84,7 @@ std::int64_t print_row(const Way& way, std::optional<std::int64_t> budget = {}) 
   way.work();
   const auto calls = counts(k_columns);
   const auto more = counts(k_more_columns);
-  std::printf("%-34s", way.name.c_str());
+  std::printf("%-40s", way.name.c_str());
   std::int64_t sum = 0;
   for (std::size_t i = 0; i < calls.size(); ++i) {
     sum += calls[i] - calls_before[i];
@@ -100,7 +101,7 @@ std::int64_t print_row(const Way& way, std::optional<std::int64_t> budget = {}) 
 }
 
 void print_heading(const std::string& what) {
-  std::printf("\n%-34s", what.c_str());
+  std::printf("\n%-40s", what.c_str());
   for (const auto& column : k_columns) std::printf("  %9s", column.name);
   std::printf("  %9s  %9s", "calls", "at most");
   for (const auto& column : k_more_columns) std::printf("  %11s", column.name);
@@ -157,6 +158,21 @@ void exercise_2(int count) {
            [&] {
              auto loaded = net;
              torch::load(loaded, own, use_gpu::gpu());
+           }},
+          30);
+  auto list = net->parameters();
+  torch::save(list, own);
+  compare({"load_tensors", [&] { (void)use_gpu::load_tensors(ours, use_gpu::gpu()); }},
+          {"torch::load of a list", [&] { torch::load(list, own, use_gpu::gpu()); }}, 30);
+  auto halves = values;
+  for (auto& [name, x] : halves) x = x.to(torch::kHalf);
+  use_gpu::save_tensors(halves, ours);
+  compare({"load_parameters, converting",
+           [&] { use_gpu::load_parameters(*net, ours, {.convert_dtype = true}); }},
+          {"a loop of copy_, converting",
+           [&] {
+             const torch::NoGradGuard no_grad;
+             for (const auto& x : net->named_parameters()) x.value().copy_(halves.at(x.key()));
            }},
           30);
   std::filesystem::remove(ours);

@@ -7,6 +7,7 @@
 #include <ATen/Functions.h>
 #include <unistd.h>
 #include <use_gpu/device.hpp>
+#include <use_gpu/memory.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -65,8 +66,8 @@ void add_copies(const Copies& copies) {
 std::int64_t most_bytes(c10::Device device) {
   const double host =
       static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
-  const auto memory = use_gpu::device_memory(device);
-  const double free = memory ? static_cast<double>(memory->free_bytes) : host;
+  const auto free_bytes = use_gpu::memory_report(device).free_bytes;
+  const double free = free_bytes ? static_cast<double>(*free_bytes) : host;
   return static_cast<std::int64_t>(std::min({0x1p30, host / 8, free / 4}));
 }
 

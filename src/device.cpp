@@ -128,17 +128,4 @@ void synchronize(c10::Device device) {
   c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
 }
 
-std::optional<DeviceMemory> device_memory(c10::Device device) {
-  device = detail::present_device(device);
-  if (detail::is_always_there(device)) return std::nullopt;
-  auto* const allocator = dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device.type()));
-  if (allocator == nullptr) return std::nullopt;
-  try {
-    const auto [free, total] = allocator->getMemoryInfo(device.index());
-    return DeviceMemory{free, total};
-  } catch (const c10::NotImplementedError&) {  // not reported by this device type
-    return std::nullopt;
-  }
-}
-
 }  // namespace use_gpu

@@ -198,24 +198,6 @@ TEST(Synchronize, RefusesADeviceOfAKindThatThisLibTorchLacks) {
   }
 }
 
-TEST(DeviceMemory, IsNotSaidByTheCpu) { EXPECT_FALSE(device_memory(cpu())); }
-
-TEST(DeviceMemory, ShowsWhatATensorTakes) {
-  USE_GPU_TEST_NEEDS(1);
-  const c10::Device last = gpu(num_gpus() - 1);
-  const auto before = device_memory(last);
-  ASSERT_TRUE(before);
-  EXPECT_GT(before->total_bytes, 0U);
-  EXPECT_LE(before->free_bytes, before->total_bytes);
-  constexpr std::int64_t bytes = 64 << 20;
-  const auto x = at::empty({bytes}, at::TensorOptions(at::kByte).device(last));
-  EXPECT_LE(device_memory(last)->free_bytes + bytes, before->free_bytes);
-}
-
-TEST(DeviceMemory, RefusesADeviceThatIsNotThere) {
-  error_of<DeviceError>([] { (void)device_memory(test::absent_gpu()); });
-}
-
 TEST(Device, CanBeAskedFromManyThreads) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 8; ++t) {

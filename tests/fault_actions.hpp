@@ -13,6 +13,7 @@
 #include <use_gpu/default_device.hpp>
 #include <use_gpu/diagnosis.hpp>
 #include <use_gpu/errors.hpp>
+#include <use_gpu/memory.hpp>
 #include <use_gpu/metric_log.hpp>
 #include <use_gpu/network.hpp>
 #include <use_gpu/parallel.hpp>
@@ -160,6 +161,18 @@ inline const Action k_actions[] = {
     {"try_all_gpus", [](World&) { static_cast<void>(try_all_gpus()); }},
     {"parse_device", [](World&) { static_cast<void>(parse_device("cuda:0")); }, 0, false},
     {"parse_device, refused", [](World&) { static_cast<void>(parse_device("a\tdevice")); }},
+    {"memory_report",
+     [](World&) {
+       std::ostringstream text;
+       text << memory_report(other_device());
+     }},
+    {"try_emptiest_gpu", [](World&) { static_cast<void>(try_emptiest_gpu()); }},
+    {"fit_batch_size",
+     [](World&) {
+       fit_batch_size(2, [](std::int64_t size) {
+         TORCH_CHECK_WITH(OutOfMemoryError, size == 1, "there is none");
+       });
+     }},
     {"explain_gpus", [](World&) { static_cast<void>(explain_gpus()); }},
     {"checked_add", [](World& w) { static_cast<void>(checked_add(w.x, w.x)); }, 0, false},
     {"checked_add, refused", [](World& w) { static_cast<void>(checked_add(w.x, w.x.to("meta"))); }},

@@ -69,7 +69,8 @@ GpuInfo healthy(int index) {
           .power_limit_watts = 700.0,
           .processes = {{1000, "/usr/bin/python3", 8 * k_gib},
                         {1001, "/usr/bin/python3", 8 * k_gib},
-                        {999, "/usr/bin/python3", std::nullopt}}};
+                        {999, "/usr/bin/python3", std::nullopt}},
+          .memory_free_bytes = 183 * k_gib};
 }
 
 // A GPU of which nothing is known.
@@ -94,9 +95,9 @@ std::string text_of(const std::vector<GpuInfo>& gpus) {
   for (const GpuInfo& gpu : gpus) {
     text << gpu.index << " '" << gpu.name << "' '" << gpu.uuid << "' '" << gpu.pci_bus_id
          << "' memory " << text_of(gpu.memory_total_bytes) << ' ' << text_of(gpu.memory_used_bytes)
-         << " utilization " << text_of(gpu.utilization_percent) << " temperature "
-         << text_of(gpu.temperature_celsius) << " power " << text_of(gpu.power_watts) << ' '
-         << text_of(gpu.power_limit_watts);
+         << ' ' << text_of(gpu.memory_free_bytes) << " utilization "
+         << text_of(gpu.utilization_percent) << " temperature " << text_of(gpu.temperature_celsius)
+         << " power " << text_of(gpu.power_watts) << ' ' << text_of(gpu.power_limit_watts);
     for (const GpuProcess& process : gpu.processes) {
       text << " process " << process.pid << " '" << process.name << "' "
            << text_of(process.memory_bytes);
@@ -270,6 +271,7 @@ TEST(QueryGpus, LeavesEmptyWhatOneGpuDoesNotOffer) {
        [](GpuInfo& gpu) {
          gpu.memory_total_bytes.reset();
          gpu.memory_used_bytes.reset();
+         gpu.memory_free_bytes.reset();
        }},
       {{"nvmlDeviceGetComputeRunningProcesses_v2"}, [](GpuInfo&) {}},  // the first version answers
       {{"nvmlDeviceGetComputeRunningProcesses_v2", "nvmlDeviceGetComputeRunningProcesses"},

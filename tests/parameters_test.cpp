@@ -8,6 +8,7 @@
 #include <torch/types.h>
 #include <use_gpu/default_device.hpp>
 #include <use_gpu/errors.hpp>
+#include <use_gpu/memory.hpp>
 #include <use_gpu/network.hpp>
 #include <use_gpu/tensor.hpp>
 #include <use_gpu/tensor_file.hpp>
@@ -299,7 +300,7 @@ TEST(WriteParameters, ChangesNothingWhenTheDeviceRunsOutOfMemory) {
   net.register_buffer("b", big.slice(1, 0, 2048, 2));
   std::vector<at::Tensor> fillers;  // smaller and smaller ones, also into what LibTorch has cached
   const auto bytes = torch::TensorOptions(gpu()).dtype(torch::kByte);
-  for (auto size = static_cast<std::int64_t>(device_memory(gpu())->free_bytes); size >= 1 << 20;) {
+  for (auto size = static_cast<std::int64_t>(*memory_report(gpu()).free_bytes); size >= 1 << 20;) {
     try {
       fillers.push_back(torch::empty({size}, bytes));
     } catch (const c10::OutOfMemoryError&) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Naming, counting and querying devices. A missing GPU is a normal result, not an error:
+// Naming, counting and choosing devices. A missing GPU is a normal result, not an error:
 // `num_gpus()` is 0 and `try_gpu()` is the CPU, so the same program runs on every machine.
 //
 //   c10::Device device = use_gpu::try_gpu();                   // the first GPU, or the CPU
@@ -14,8 +14,6 @@
 #include <c10/core/Device.h>
 #include <use_gpu/export.hpp>
 
-#include <cstdint>
-#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -53,17 +51,5 @@ namespace USE_GPU_EXPORT use_gpu {
 /// Waits until all work queued on the device, by any thread, is done. Does nothing on the CPU, even
 /// in a CPU build, where torch::cuda::synchronize() throws. DeviceError if the device is not there.
 void synchronize(c10::Device device);
-
-/// What device_memory() returns.
-struct DeviceMemory {
-  std::uint64_t free_bytes;   ///< what the driver can still give
-  std::uint64_t total_bytes;  ///< what the device has, without what the driver keeps for itself
-};
-
-/// The device's memory as the driver counts it, for all processes; nullopt if the device does not
-/// report it (the CPU). What LibTorch has freed and keeps in its cache is not free here;
-/// at::accelerator::emptyCache() returns it. Does not synchronize. DeviceError if the device is not
-/// there.
-[[nodiscard]] std::optional<DeviceMemory> device_memory(c10::Device device);
 
 }  // namespace use_gpu

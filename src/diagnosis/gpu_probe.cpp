@@ -5,6 +5,7 @@
 #include <ATen/Version.h>
 #include <ATen/ops/ones.h>
 #include <use_gpu/device.hpp>
+#include <use_gpu/memory.hpp>
 
 #include <cstdlib>
 
@@ -37,7 +38,7 @@ ProbedGpu probe(c10::Device device) {
   ProbedGpu gpu{.name = device.str()};
   gpu.error = error_of([&] {
     compute_on(device);
-    if (const auto memory = device_memory(device)) gpu.memory_bytes = memory->total_bytes;
+    gpu.memory_bytes = memory_report(device).total_bytes;
   });
   return gpu;
 }

@@ -70,9 +70,11 @@ void add_memory(GpuInfo& gpu, const Nvml& nvml, const auto& ask) {
   if (ask(USE_GPU_NVML(nvml, nvmlDeviceGetMemoryInfo_v2), &memory) == NVML_SUCCESS) {
     gpu.memory_total_bytes = memory.total;
     gpu.memory_used_bytes = memory.used;
+    gpu.memory_free_bytes = memory.free;
   } else if (ask(USE_GPU_NVML(nvml, nvmlDeviceGetMemoryInfo), &older) == NVML_SUCCESS) {
     gpu.memory_total_bytes = older.total;
     gpu.memory_used_bytes = older.used;
+    gpu.memory_free_bytes = older.free;
   }
 }
 

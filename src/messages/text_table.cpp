@@ -8,8 +8,11 @@
 namespace use_gpu::detail {
 namespace {
 
+// Also a size, "1.50 GiB", and "-" where there is none.
 bool is_number(const std::string& text) {
-  return text.find_first_not_of("0123456789.") == std::string::npos;
+  const auto unit = text.find_first_not_of("0123456789.");
+  return unit == text.npos || text == "-" || text.substr(unit) == " B" ||
+         (text.size() == unit + 4 && text.ends_with("iB"));
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // The tables that this library prints: columns as wide as their widest cell, two spaces apart.
-// Columns with only numbers are right-aligned.
+// Columns with only numbers, or sizes like "1.50 GiB", are right-aligned.
 #pragma once
 
 #include <iosfwd>

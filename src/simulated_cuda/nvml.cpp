@@ -15,8 +15,11 @@
 #include <string>
 
 #include "runtime/interface.hpp"
+#include "runtime/settings.hpp"
 
 namespace {
+
+using use_gpu::simulated_cuda::k_reserved_bytes;
 
 // A handle is an address in this array, which is never read.
 char cards[16];
@@ -33,7 +36,8 @@ nvmlReturn_t write_text(const std::string& text, char* buffer, unsigned size) {
   return NVML_SUCCESS;
 }
 
-std::uint64_t used_bytes(nvmlDevice_t handle) {
+// What this process uses.
+std::uint64_t own_bytes(nvmlDevice_t handle) {
   const int device = simulated_cuda_device_of_card(card_of(handle));
   return device < 0 ? 0 : simulated_cuda_allocated_bytes(device);
 }
@@ -48,7 +52,7 @@ nvmlReturn_t list_processes(nvmlDevice_t handle, unsigned* count, Process* proce
   if (found == 0) return NVML_SUCCESS;
   processes[0] = {};
   processes[0].pid = static_cast<unsigned>(getpid());
-  processes[0].usedGpuMemory = used_bytes(handle);
+  processes[0].usedGpuMemory = own_bytes(handle);
   return NVML_SUCCESS;
 }
 
@@ -118,10 +122,23 @@ nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t handle, nvmlPciInfo_t* info) {
   return NVML_SUCCESS;
 }
 
-nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t handle, nvmlMemory_t* memory) {
+// A hidden card is taken for an unused one.
+nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t handle, nvmlMemory_v2_t* memory) {
+  const int device = simulated_cuda_device_of_card(card_of(handle));
   memory->total = simulated_cuda_memory_bytes();
-  memory->used = used_bytes(handle);
-  memory->free = memory->total - memory->used;
+  memory->reserved = k_reserved_bytes;
+  memory->free = device < 0 ? memory->total - memory->reserved : simulated_cuda_free_bytes(device);
+  memory->used = memory->total - memory->reserved - memory->free;
+  return NVML_SUCCESS;
+}
+
+// As NVML's own: what the driver keeps for itself counts as used.
+nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t handle, nvmlMemory_t* memory) {
+  nvmlMemory_v2_t all{};
+  nvmlDeviceGetMemoryInfo_v2(handle, &all);
+  memory->total = all.total;
+  memory->free = all.free;
+  memory->used = all.used + all.reserved;
   return NVML_SUCCESS;
 }
 

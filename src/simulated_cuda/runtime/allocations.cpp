@@ -35,7 +35,7 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   if (num_devices() == 0) return fail(cudaErrorNoDevice);
   make_context(current_device());
   *total = settings().memory_bytes;
-  *free = settings().memory_bytes - k_reserved_bytes - allocated_bytes(current_device());
+  *free = free_bytes(current_device());
   return cudaSuccess;
 }
 }

@@ -34,8 +34,13 @@ struct Arena {
 
 // Never destroyed: LibTorch frees memory until the very end of a process.
 struct Memory {
+  Memory() {
+    const auto& others = settings().memory_of_others;
+    std::copy_n(others.begin(), std::min(others.size(), of_others.size()), of_others.begin());
+  }
   std::mutex mutex;  // of all but the addresses
   std::array<Arena, k_most_gpus> arenas;
+  std::array<std::uint64_t, k_most_gpus> of_others{};  // bytes of each card
   std::uint64_t allocations = 0;
 };
 
@@ -64,6 +69,17 @@ bool map_arena(Arena& arena) {
   arena.seen = static_cast<char*>(seen);
   report_host_access();
   return true;
+}
+
+std::uint64_t& bytes_of_others(int device) {
+  const int card = settings().visible[static_cast<std::size_t>(device)];
+  return memory().of_others[static_cast<std::size_t>(card)];
+}
+
+std::uint64_t free_bytes_locked(int device) {
+  const auto used = k_reserved_bytes + bytes_of_others(device) +
+                    memory().arenas[static_cast<std::size_t>(device)].allocated_bytes;
+  return settings().memory_bytes - std::min(used, settings().memory_bytes);
 }
 
 // The allocation in which an offset lies; end() if there is none.
@@ -108,6 +124,7 @@ void* allocate(int device, std::size_t bytes) {
   if (arena.seen == nullptr && !map_arena(arena)) return nullptr;
   if (bytes > settings().memory_bytes) return nullptr;
   bytes = (bytes + k_granularity - 1) / k_granularity * k_granularity;
+  if (bytes > free_bytes_locked(device)) return nullptr;
   const auto place =
       std::ranges::find_if(arena.free, [&](const auto& f) { return f.second >= bytes; });
   if (place == arena.free.end()) return nullptr;
@@ -153,6 +170,11 @@ std::uint64_t allocated_bytes(int device) {
   return memory().arenas[static_cast<std::size_t>(device)].allocated_bytes;
 }
 
+std::uint64_t free_bytes(int device) {
+  const std::scoped_lock lock(memory().mutex);
+  return free_bytes_locked(device);
+}
+
 std::uint64_t peak_allocated_bytes(int device) {
   const std::scoped_lock lock(memory().mutex);
   return memory().arenas[static_cast<std::size_t>(device)].peak_bytes;
@@ -174,3 +196,9 @@ void* simulated_cuda_host_address(const void* address) {
 }
 
 std::uint64_t simulated_cuda_allocated_bytes(int device) { return allocated_bytes(device); }
+std::uint64_t simulated_cuda_free_bytes(int device) { return free_bytes(device); }
+
+void simulated_cuda_set_bytes_of_others(int device, std::uint64_t bytes) {
+  const std::scoped_lock lock(memory().mutex);
+  bytes_of_others(device) = bytes;
+}

@@ -30,6 +30,8 @@ bool release(void* address);
 bool is_allocated(const void* address, std::size_t bytes);
 
 std::uint64_t allocated_bytes(int device);
+/// What can still be allocated, by this process or by others.
+std::uint64_t free_bytes(int device);
 std::uint64_t peak_allocated_bytes(int device);
 std::uint64_t num_allocations();
 

@@ -49,6 +49,10 @@ int simulated_cuda_driver_version();
 /// The device index of a card here; -1 if it is hidden.
 int simulated_cuda_device_of_card(int card);
 std::uint64_t simulated_cuda_allocated_bytes(int device);
+/// What can still be allocated there.
+std::uint64_t simulated_cuda_free_bytes(int device);
+/// Changes what other processes use there.
+void simulated_cuda_set_bytes_of_others(int device, std::uint64_t bytes);
 /// Writes the card's UUID, as NVML prints it: at most 48 characters.
 void simulated_cuda_uuid_of_card(int card, char* uuid);
 

@@ -68,6 +68,9 @@ Settings read() {
   settings.summary = !variable("SIMULATE_GPUS_SUMMARY").empty();
   settings.dry_run = !variable("SIMULATE_GPUS_DRY_RUN").empty();
   settings.driver_version = number(variable("SIMULATE_GPUS_DRIVER_VERSION"), CUDART_VERSION);
+  std::istringstream others{std::string(variable("SIMULATE_GPUS_MEMORY_OF_OTHERS"))};
+  for (std::string bytes; std::getline(others, bytes, ',');)
+    settings.memory_of_others.push_back(number(bytes, std::uint64_t{0}));
   settings.visible = visible_cards(settings.num_cards);
   return settings;
 }

@@ -21,7 +21,9 @@ struct Settings {
   bool summary = false;            ///< SIMULATE_GPUS_SUMMARY
   bool dry_run = false;            ///< SIMULATE_GPUS_DRY_RUN
   int driver_version = 0;          ///< SIMULATE_GPUS_DRIVER_VERSION: 12040 is one for CUDA 12.4
-  std::vector<int> visible;        ///< the cards that CUDA_VISIBLE_DEVICES leaves, in its order
+  /// SIMULATE_GPUS_MEMORY_OF_OTHERS: what other processes use of each card, in bytes: "1048576,0".
+  std::vector<std::uint64_t> memory_of_others;
+  std::vector<int> visible;  ///< the cards that CUDA_VISIBLE_DEVICES leaves, in its order
 };
 
 /// Read once, at the first call.

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+//
+// How much memory a device has and who uses it, which GPU has the most left, and what to do with a
+// batch that does not fit.
+//
+//   std::cout << use_gpu::memory_report(device);                    // a table
+//   c10::Device device = use_gpu::try_emptiest_gpu(std::uint64_t{4} << 30);   // with 4 GiB free
+//   auto size = use_gpu::fit_batch_size(4096, [&](std::int64_t n) { step(data.narrow(0, 0, n)); });
+//
+// What LibTorch has freed stays in its cache, for later tensors of this process.
+// at::accelerator::emptyCache() returns it to the driver, at::accelerator::resetPeakStats(index)
+// begins a new peak. Mirrors torch.cuda.mem_get_info and torch.cuda.memory_stats.
+//
+// Several threads may call these at once.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <use_gpu/export.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <iosfwd>
+#include <optional>
+#include <vector>
+
+namespace USE_GPU_EXPORT use_gpu {
+
+/// The memory of one device, in bytes.
+struct MemoryReport {
+  c10::Device device{c10::kCPU};  ///< with its index
+  /// What the driver can still give, to any process. Empty if the device does not report it: the
+  /// CPU.
+  std::optional<std::uint64_t> free_bytes{};
+  /// All that the driver can give, and has given to any process: not what it keeps for itself.
+  std::optional<std::uint64_t> total_bytes{};
+  /// In tensors of this process, as LibTorch's allocator rounds them up. Zero on the CPU, as the
+  /// next two.
+  std::uint64_t allocated_bytes = 0;
+  /// What LibTorch has taken from the driver: for these tensors, for later ones, and in the pools
+  /// of CUDA graphs.
+  std::uint64_t cached_bytes = 0;
+  /// The most that was allocated since the start, or since at::accelerator::resetPeakStats.
+  std::uint64_t peak_allocated_bytes = 0;
+};
+
+/// Counts the device's memory. Does not synchronize. Makes no CUDA context where NVML can tell what
+/// is free. DeviceError if the device is not there.
+[[nodiscard]] MemoryReport memory_report(c10::Device device);
+
+/// A table of one line, and what its columns include. Ends with a newline.
+std::ostream& operator<<(std::ostream& out, const MemoryReport& report);
+/// The same with a line for each.
+std::ostream& operator<<(std::ostream& out, const std::vector<MemoryReport>& reports);
+
+/// The GPU with the most memory that the driver can still give, if it has at least so many bytes;
+/// else the CPU. Of equal ones the first. Only GPUs that this program can use are asked, and no
+/// CUDA context is made on them where NVML can tell. Another process may take the memory meanwhile.
+[[nodiscard]] c10::Device try_emptiest_gpu(std::uint64_t least_bytes = 0);
+
+/// Calls work(largest). Each time that ends in c10::OutOfMemoryError, returns LibTorch's cached
+/// memory to the driver, which waits for the devices, logs a warning, and calls work with half the
+/// size, but never less than `least`. Returns the size that worked. When `work` has failed its own
+/// tensors are gone, but what it changed elsewhere, such as gradients, is not undone. The last
+/// error passes if not even `least` works, any other error at once. ArgumentError unless
+/// 1 <= least <= largest and there is work. Chapter: "make sure that we do not create data that
+/// exceeds the GPU memory limit".
+std::int64_t fit_batch_size(std::int64_t largest, const std::function<void(std::int64_t)>& work,
+                            std::int64_t least = 1);
+
+}  // namespace use_gpu

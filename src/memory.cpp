@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT
+#include <use_gpu/memory.hpp>
+
+#include <ATen/Context.h>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/DeviceGuard.h>
+#include <use_gpu/device.hpp>
+#include <use_gpu/errors.hpp>
+#include <use_gpu/gpu_info.hpp>
+#include <use_gpu/log.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <exception>
+#include <ostream>
+#include <string>
+
+#include "device_check.hpp"
+#include "memory_cuda.hpp"
+#include "messages/text_table.hpp"
+
+namespace USE_GPU_EXPORT use_gpu {
+namespace {
+
+struct Bytes {
+  std::uint64_t free = 0, total = 0;
+};
+
+c10::DeviceAllocator* allocator_of(c10::Device device) {
+  return dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device.type()));
+}
+
+bool has_context(c10::Device device) {
+  return at::globalContext()
+      .getAcceleratorHooksInterface(device.type())
+      .hasPrimaryContext(device.index());
+}
+
+// What the driver says. CUDA would make a context, of several hundred MB, on a GPU that this process
+// does not use yet; there NVML is asked.
+class Driver {
+ public:
+  std::optional<Bytes> memory_of(c10::Device device) {
+    if (!has_context(device)) {
+      if (const auto bytes = by_nvml(device)) return bytes;
+    }
+    auto* const allocator = allocator_of(device);
+    if (allocator == nullptr) return std::nullopt;
+    try {
+      // LibTorch switches back to the previous device, and would make a context there.
+      const c10::DeviceGuard current(device);
+      const auto [free, total] = allocator->getMemoryInfo(device.index());
+      return Bytes{free, total};
+    } catch (const c10::NotImplementedError&) {  // not reported by this device type
+      return std::nullopt;
+    }
+  }
+
+ private:
+  std::optional<Bytes> by_nvml(c10::Device device) {
+    const auto cuda = detail::cuda_card(device);
+    if (!cuda) return std::nullopt;
+    if (!report_) report_ = query_gpus();
+    for (const auto& card : report_->gpus) {
+      if (card.uuid != cuda->uuid || !card.memory_free_bytes || !card.memory_total_bytes) continue;
+      // A device that is a slice of its card (MIG) has much less memory.
+      if (cuda->total_bytes < *card.memory_total_bytes / 10 * 9) break;
+      return Bytes{*card.memory_free_bytes, cuda->total_bytes};
+    }
+    return std::nullopt;
+  }
+
+  std::optional<GpuReport> report_;  // asked for once
+};
+
+void release_cached_memory() {
+  if (num_gpus() == 0) return;
+  auto* const allocator = allocator_of(gpu());
+  if (allocator != nullptr && allocator->initialized()) allocator->emptyCache();
+}
+
+// "512 B", "1.50 GiB": three digits at least.
+std::string text_of(const std::optional<std::uint64_t>& bytes) {
+  if (!bytes) return "-";
+  if (*bytes < 1024) return std::to_string(*bytes) + " B";
+  auto number = static_cast<double>(*bytes) / 1024;
+  const char* const units = "KMGTPE";
+  std::size_t unit = 0;
+  for (; number >= 1024; ++unit) number /= 1024;
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.*f %ciB",
+                number < 10    ? 2
+                : number < 100 ? 1
+                               : 0,
+                number, units[unit]);
+  return text.data();
+}
+
+}  // namespace
+
+MemoryReport memory_report(c10::Device device) {
+  device = detail::present_device(device);
+  MemoryReport report{.device = device};
+  if (detail::is_always_there(device)) return report;
+  if (const auto bytes = Driver().memory_of(device)) {
+    report.free_bytes = bytes->free;
+    report.total_bytes = bytes->total;
+  }
+  auto* const allocator = allocator_of(device);
+  if (allocator == nullptr || !allocator->initialized()) return report;
+  const auto stats = allocator->getDeviceStats(device.index());
+  const auto bytes = [](std::int64_t count) { return static_cast<std::uint64_t>(count); };
+  report.allocated_bytes = bytes(stats.allocated_bytes[0].current);  // of small and large blocks
+  report.cached_bytes = bytes(stats.reserved_bytes[0].current);
+  report.peak_allocated_bytes = bytes(stats.allocated_bytes[0].peak);
+  return report;
+}
+
+std::ostream& operator<<(std::ostream& out, const MemoryReport& report) {
+  return out << std::vector<MemoryReport>{report};
+}
+
+std::ostream& operator<<(std::ostream& out, const std::vector<MemoryReport>& reports) {
+  detail::TextTable table({"device", "free", "total", "allocated", "cached", "peak allocated"});
+  for (const auto& x : reports) {
+    table.add_row({x.device.str(), text_of(x.free_bytes), text_of(x.total_bytes),
+                   text_of(x.allocated_bytes), text_of(x.cached_bytes),
+                   text_of(x.peak_allocated_bytes)});
+  }
+  return out
+         << table
+         << "Free and total: by the driver, for all processes, without what it keeps for itself.\n"
+            "Allocated: in tensors of this process. Cached: what LibTorch has taken for them, "
+            "with\n"
+            "freed memory and the pools of CUDA graphs.\n";
+}
+
+c10::Device try_emptiest_gpu(std::uint64_t least_bytes) {
+  Driver driver;
+  c10::Device emptiest = cpu();
+  std::uint64_t most = 0;
+  for (const auto device : try_all_gpus()) {
+    if (device.is_cpu()) break;
+    try {
+      const auto free = driver.memory_of(device).value_or(Bytes{}).free;
+      if (free < least_bytes || (!emptiest.is_cpu() && free <= most)) continue;
+      emptiest = device;
+      most = free;
+    } catch (const c10::Error&) {  // a GPU that cannot even be asked cannot be used
+    }
+  }
+  if (log_enabled(LogLevel::debug)) {
+    log_message(LogLevel::debug, "try_emptiest_gpu(" + std::to_string(least_bytes) + "): " +
+                                     emptiest.str() + ", " + std::to_string(most) + " bytes free");
+  }
+  return emptiest;
+}
+
+std::int64_t fit_batch_size(std::int64_t largest, const std::function<void(std::int64_t)>& work,
+                            std::int64_t least) {
+  if (least < 1 || largest < least) {
+    throw ArgumentError("fit_batch_size: the sizes are " + std::to_string(least) + " to " +
+                        std::to_string(largest) +
+                        "; the least must be at least 1, the largest not below it.");
+  }
+  if (!work) throw ArgumentError("fit_batch_size: there is no work to call; give it a function.");
+  for (auto size = largest;;) {
+    std::exception_ptr error;
+    try {
+      work(size);
+      return size;
+    } catch (const c10::OutOfMemoryError&) {
+      error = std::current_exception();
+    }
+    // Outside the handler the tensors of that work are gone, so that their memory can be released.
+    release_cached_memory();
+    if (size == least) std::rethrow_exception(error);
+    const auto smaller = std::max(least, size / 2);
+    log_message(LogLevel::warning, "fit_batch_size: " + std::to_string(size) +
+                                       " does not fit into the GPU's memory; trying " +
+                                       std::to_string(smaller) + ".");
+    size = smaller;
+  }
+}
+
+}  // namespace use_gpu

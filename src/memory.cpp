@@ -17,7 +17,7 @@
 #include <string>
 
 #include "device_check.hpp"
-#include "memory_cuda.hpp"
+#include "device_cuda.hpp"
 #include "messages/text_table.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {
@@ -59,7 +59,7 @@ class Driver {
 
  private:
   std::optional<Bytes> by_nvml(c10::Device device) {
-    const auto cuda = detail::cuda_card(device);
+    const auto cuda = detail::card_of(device);
     if (!cuda) return std::nullopt;
     if (!report_) report_ = query_gpus();
     for (const auto& card : report_->gpus) {

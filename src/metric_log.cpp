@@ -17,8 +17,8 @@
 #include <utility>
 
 #include "device_check.hpp"
+#include "device_cuda.hpp"
 #include "messages/message.hpp"
-#include "metric_log_cuda.hpp"
 #include "network_tensors/memory_view.hpp"
 #include "tensor_summary.hpp"
 

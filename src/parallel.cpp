@@ -16,9 +16,9 @@
 #include <thread>
 
 #include "device_check.hpp"
+#include "device_cuda.hpp"
 #include "messages/error_text.hpp"
 #include "messages/message.hpp"
-#include "parallel_cuda.hpp"
 
 // Functions of LibTorch's own OpenMP and MKL; null if it uses none. Not linked: the wheels contain
 // an OpenMP, and a process should not have two.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Tests of the memory report that need CUDA: a graph's pool, and which card a device is.
-#include "memory_cuda.hpp"
+#include "device_cuda.hpp"
 
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/cuda/CUDAGraph.h>
@@ -40,13 +40,13 @@ TEST(MemoryReportOnCuda, CountsThePoolOfAGraph) {
   EXPECT_EQ(memory_report(gpu()).cached_bytes, before.cached_bytes);
 }
 
-TEST(CudaCard, IsOneThatNvmlKnows) {
+TEST(CardOf, IsOneThatNvmlKnows) {
   USE_GPU_TEST_NEEDS(1);
-  EXPECT_FALSE(detail::cuda_card(cpu()));
-  EXPECT_FALSE(detail::cuda_card(gpu(127)));
+  EXPECT_FALSE(detail::card_of(cpu()));
+  EXPECT_FALSE(detail::card_of(gpu(127)));
   const auto cards = query_gpus().gpus;
   for (const auto device : try_all_gpus()) {
-    const auto found = detail::cuda_card(device);
+    const auto found = detail::card_of(device);
     ASSERT_TRUE(found);
     EXPECT_EQ(std::ranges::count(cards, found->uuid, &GpuInfo::uuid), 1) << found->uuid;
   }

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+//
+// What has no device-generic form: CUDA's contexts, graphs and cards. Compiled where LibTorch has
+// CUDA.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/core/Stream.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace use_gpu::detail {
+
+/// The card that a CUDA device is.
+struct CudaCard {
+  std::string uuid;  // as NVML writes it, "GPU-12345678-..."
+  std::uint64_t total_bytes = 0;
+};
+
+#ifdef USE_GPU_WITH_CUDA
+
+/// Makes the context of a CUDA device this thread's current one. LibTorch's guards skip that for
+/// GPU 0 in a new thread, and its first use of cuBLAS there then warns "there was no current CUDA
+/// context".
+void bind_context(c10::Device device);
+
+/// Whether a CUDA graph is being captured from that stream.
+[[nodiscard]] bool is_captured(c10::Stream stream);
+
+/// Nothing for another device. Makes no context.
+[[nodiscard]] std::optional<CudaCard> card_of(c10::Device device);
+
+#else
+
+inline void bind_context(c10::Device) {}
+inline bool is_captured(c10::Stream) { return false; }
+inline std::optional<CudaCard> card_of(c10::Device) { return std::nullopt; }
+
+#endif
+
+}  // namespace use_gpu::detail

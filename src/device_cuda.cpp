@@ -35,4 +35,13 @@ std::optional<CudaCard> card_of(c10::Device device) {
   return CudaCard{"GPU-" + uuid, properties.totalGlobalMem};
 }
 
+const GpuInfo* find_card(const CudaCard& card, const GpuReport& report) {
+  for (const auto& info : report.gpus) {
+    if (info.uuid != card.uuid || !info.memory_free_bytes || !info.memory_total_bytes) continue;
+    // A whole one lacks only what the driver keeps.
+    return card.total_bytes < *info.memory_total_bytes / 10 * 9 ? nullptr : &info;
+  }
+  return nullptr;
+}
+
 }  // namespace use_gpu::detail

@@ -6,6 +6,7 @@
 
 #include <c10/core/Device.h>
 #include <c10/core/Stream.h>
+#include <use_gpu/gpu_info.hpp>
 
 #include <cstdint>
 #include <optional>
@@ -32,11 +33,16 @@ void bind_context(c10::Device device);
 /// Nothing for another device. Makes no context.
 [[nodiscard]] std::optional<CudaCard> card_of(c10::Device device);
 
+/// That card in NVML's report. Null if it is not there, if its memory is unknown, or if the device
+/// is a slice of it (MIG), which has much less memory.
+[[nodiscard]] const GpuInfo* find_card(const CudaCard& card, const GpuReport& report);
+
 #else
 
 inline void bind_context(c10::Device) {}
 inline bool is_captured(c10::Stream) { return false; }
 inline std::optional<CudaCard> card_of(c10::Device) { return std::nullopt; }
+inline const GpuInfo* find_card(const CudaCard&, const GpuReport&) { return nullptr; }
 
 #endif
 

@@ -31,7 +31,7 @@ c10::DeviceAllocator* allocator_of(c10::Device device) {
   return dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device.type()));
 }
 
-bool has_context(c10::Device device) {
+bool has_context(c10::Device device) {  // a CUDA device
   return at::globalContext()
       .getAcceleratorHooksInterface(device.type())
       .hasPrimaryContext(device.index());
@@ -42,8 +42,10 @@ bool has_context(c10::Device device) {
 class Driver {
  public:
   std::optional<Bytes> memory_of(c10::Device device) {
-    if (!has_context(device)) {
-      if (const auto bytes = by_nvml(device)) return bytes;
+    if (const auto card = detail::card_of(device); card && !has_context(device)) {
+      if (!report_) report_ = query_gpus();
+      if (const auto* const found = detail::find_card(*card, *report_))
+        return Bytes{*found->memory_free_bytes, card->total_bytes};
     }
     auto* const allocator = allocator_of(device);
     if (allocator == nullptr) return std::nullopt;
@@ -58,19 +60,6 @@ class Driver {
   }
 
  private:
-  std::optional<Bytes> by_nvml(c10::Device device) {
-    const auto cuda = detail::card_of(device);
-    if (!cuda) return std::nullopt;
-    if (!report_) report_ = query_gpus();
-    for (const auto& card : report_->gpus) {
-      if (card.uuid != cuda->uuid || !card.memory_free_bytes || !card.memory_total_bytes) continue;
-      // A device that is a slice of its card (MIG) has much less memory.
-      if (cuda->total_bytes < *card.memory_total_bytes / 10 * 9) break;
-      return Bytes{*card.memory_free_bytes, cuda->total_bytes};
-    }
-    return std::nullopt;
-  }
-
   std::optional<GpuReport> report_;  // asked for once
 };
 
@@ -87,13 +76,10 @@ std::string text_of(const std::optional<std::uint64_t>& bytes) {
   auto number = static_cast<double>(*bytes) / 1024;
   const char* const units = "KMGTPE";
   std::size_t unit = 0;
-  for (; number >= 1024; ++unit) number /= 1024;
+  for (; number >= 1023.5; ++unit) number /= 1024;
+  const int decimals = number < 9.995 ? 2 : number < 99.95 ? 1 : 0;
   std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.*f %ciB",
-                number < 10    ? 2
-                : number < 100 ? 1
-                               : 0,
-                number, units[unit]);
+  std::snprintf(text.data(), text.size(), "%.*f %ciB", decimals, number, units[unit]);
   return text.data();
 }
 
@@ -128,12 +114,14 @@ std::ostream& operator<<(std::ostream& out, const std::vector<MemoryReport>& rep
                    text_of(x.allocated_bytes), text_of(x.cached_bytes),
                    text_of(x.peak_allocated_bytes)});
   }
-  return out
-         << table
-         << "Free and total: by the driver, for all processes, without what it keeps for itself.\n"
-            "Allocated: in tensors of this process. Cached: what LibTorch has taken for them, "
-            "with\n"
-            "freed memory and the pools of CUDA graphs.\n";
+  return out << table
+             << "Free: what the driver can still give, to any process. It keeps a part of the "
+                "total, as\n"
+                "does the CUDA context of each process, some hundred MB. Allocated: in tensors of "
+                "this\n"
+                "process. Cached: what LibTorch has taken for them, with freed memory and the "
+                "pools of\n"
+                "CUDA graphs.\n";
 }
 
 c10::Device try_emptiest_gpu(std::uint64_t least_bytes) {
@@ -171,11 +159,11 @@ std::int64_t fit_batch_size(std::int64_t largest, const std::function<void(std::
       work(size);
       return size;
     } catch (const c10::OutOfMemoryError&) {
-      error = std::current_exception();
+      if (size == least) error = std::current_exception();
     }
-    // Outside the handler the tensors of that work are gone, so that their memory can be released.
+    // Outside the handler nothing of that work is left, not even its error.
     release_cached_memory();
-    if (size == least) std::rethrow_exception(error);
+    if (error) std::rethrow_exception(error);
     const auto smaller = std::max(least, size / 2);
     log_message(LogLevel::warning, "fit_batch_size: " + std::to_string(size) +
                                        " does not fit into the GPU's memory; trying " +

@@ -24,9 +24,21 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool same_bytes(const at::Tensor& a, const at::Tensor& b) {
-  const auto bytes = [](const at::Tensor& x) { return detail::flatten({x}).view(at::kByte); };
-  return a.is_same(b) || (a.device() == b.device() && bytes(a).equal(bytes(b)));
+// Whether both would write the same. NaNs are equal if their bits are.
+bool have_same_values(const at::Tensor& a, const at::Tensor& b, at::ScalarType dtype) {
+  if (a.is_same(b)) return true;
+  if (a.device() != b.device()) return false;
+  const bool is_same_dtype = a.scalar_type() == b.scalar_type();
+  const auto bytes = [&](const at::Tensor& x) {
+    return detail::flatten({is_same_dtype ? x : x.to(dtype)}).view(at::kByte);
+  };
+  return bytes(a).equal(bytes(b));
+}
+
+// Whether bulk_copy needs no more of the value than its bytes.
+bool is_copied_as_bytes(const at::Tensor& value, const at::Tensor& target) {
+  return detail::trouble_with(target).empty() && value.sizes() == target.sizes() &&
+         detail::are_alike(value, target);
 }
 
 // What is to be written into a network. Everything is checked before the first tensor is written.
@@ -49,7 +61,7 @@ class Writes {
     if (is_first) {
       targets_.push_back(target);
       sources_.push_back(source);
-    } else if (!same_bytes(first->second.tensor, source)) {
+    } else if (!have_same_values(first->second.tensor, source, target.scalar_type())) {
       refuse(name + " is tied to " + first->second.name + "; give both one tensor");
     }
   }
@@ -157,9 +169,7 @@ LoadReport load_parameters(ModuleRef net, const fs::path& file, const LoadOption
     }
     const auto& target = found->second;
     auto value = checkpoint.value_of(*stored);
-    const bool is_copied_as_bytes =
-        value.sizes() == target.sizes() && detail::are_alike(value, target);
-    if (!is_copied_as_bytes) value = detail::aligned(value);
+    if (!is_copied_as_bytes(value, target)) value = detail::aligned(value);
     writes.add(name, value, options.convert_dtype);
     report.loaded.push_back(name);
     if (value.scalar_type() != target.scalar_type()) report.converted.push_back(name);

@@ -121,6 +121,22 @@ TEST(BulkCopy, TakesListsOfEmptyTensorsAndEmptyLists) {
   }
 }
 
+// Two small tensors are copied one by one, where LibTorch's copy_ converts in memory of the GPU.
+TEST(BulkCopy, ConvertsWithoutMemoryOfTheGpu) {
+  USE_GPU_TEST_NEEDS(1);
+  const auto values = {torch::rand({100, 200}), torch::rand({200, 100}).t()};
+  const auto doubles = torch::TensorOptions(gpu()).dtype(torch::kDouble);
+  const Tensors targets{torch::zeros({100, 200}, doubles), torch::zeros({200, 100}, doubles).t()};
+  const auto allocated = [] {
+    return at::accelerator::getDeviceStats(0).allocated_bytes[0].allocated;
+  };
+  const auto before = allocated();
+  bulk_copy(values, targets);
+  EXPECT_EQ(allocated(), before);
+  auto value = values.begin();
+  for (const auto& x : targets) EXPECT_TRUE(x.cpu().equal((value++)->to(torch::kDouble)));
+}
+
 // What lies differently is copied before anything is written, so that no write needs memory.
 TEST(BulkCopy, WritesAllOrNothingWhereMemoryRunsOut) {
   USE_GPU_TEST_NEEDS(1);

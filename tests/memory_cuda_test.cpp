@@ -40,6 +40,23 @@ TEST(MemoryReportOnCuda, CountsThePoolOfAGraph) {
   EXPECT_EQ(memory_report(gpu()).cached_bytes, before.cached_bytes);
 }
 
+TEST(FindCard, FindsWholeCardsOnly) {
+  const std::uint64_t gib = std::uint64_t{1} << 30;
+  GpuReport report;
+  report.gpus.resize(3);
+  for (std::size_t i = 0; i < 3; ++i) {
+    report.gpus[i].uuid = "GPU-" + std::to_string(i);
+    report.gpus[i].memory_total_bytes = 80 * gib;
+    report.gpus[i].memory_free_bytes = 70 * gib;
+  }
+  report.gpus[2].memory_free_bytes.reset();
+  EXPECT_EQ(detail::find_card({"GPU-1", 79 * gib}, report), &report.gpus[1]);
+  EXPECT_EQ(detail::find_card({"GPU-1", 40 * gib}, report), nullptr) << "a slice (MIG)";
+  EXPECT_EQ(detail::find_card({"GPU-2", 79 * gib}, report), nullptr) << "of unknown memory";
+  EXPECT_EQ(detail::find_card({"GPU-3", 79 * gib}, report), nullptr);
+  EXPECT_EQ(detail::find_card({"GPU-1", 79 * gib}, GpuReport()), nullptr);
+}
+
 TEST(CardOf, IsOneThatNvmlKnows) {
   USE_GPU_TEST_NEEDS(1);
   EXPECT_FALSE(detail::card_of(cpu()));

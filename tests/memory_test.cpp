@@ -159,7 +159,13 @@ TEST(MemoryReport, IsPrintedAsATable) {
                   header + gpu(0).str() +
                       "  133 GiB  141 GiB      512 B  2.00 MiB        1.50 KiB\n" +
                       "cpu           -        -        0 B       0 B             0 B\n"));
-  EXPECT_TRUE(has(test::printed(memory_report(cpu())), "pools of CUDA graphs"));
+  EXPECT_TRUE(has(test::printed(memory_report(cpu())), "CUDA graphs"));
+  const auto printed_free = [](std::uint64_t bytes) {
+    return test::printed(MemoryReport{.free_bytes = bytes});
+  };
+  EXPECT_TRUE(has(printed_free((1 << 30) - 1), " 1.00 GiB"));
+  EXPECT_TRUE(has(printed_free(10 * k_mib - 1), " 10.0 MiB"));
+  EXPECT_TRUE(has(printed_free(1023), " 1023 B"));
 }
 
 TEST(TryEmptiestGpu, GivesTheCpuWhereThereIsNoGpu) {
@@ -292,13 +298,18 @@ TEST(FitBatchSize, ReleasesWhatTheFailedWorkHeld) {
   const auto total = static_cast<std::int64_t>(*memory_report(gpu(0)).free_bytes);
   others.use(0, total - 1024 * k_mib);
   testing::internal::CaptureStderr();
-  // A step keeps much before it fails: a second one with all of it still there could not fit.
-  const auto fitted = fit_batch_size(16, [](std::int64_t size) {
+  int calls = 0;
+  const auto fitted = fit_batch_size(16, [&](std::int64_t size) {
+    ++calls;
+    const auto report = memory_report(gpu(0));
+    EXPECT_EQ(report.allocated_bytes, 0U) << "what the last step held";
+    EXPECT_EQ(report.cached_bytes, 0U) << "and its memory";
     std::vector<at::Tensor> held;
     for (int i = 0; i < 4; ++i) held.push_back(empty_bytes(size * 32 * k_mib, gpu(0)));
   });
   testing::internal::GetCapturedStderr();
   EXPECT_EQ(fitted, 8);
+  EXPECT_EQ(calls, 2);
 }
 
 // Doubles, and needs memory for it in the backward pass.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // What a save leaves when one of its system calls fails, or the program is killed in it; and what a
-// load does when a file cannot be opened or mapped. This
+// load does when a file cannot be opened or looked at. This
 // program brings its own versions of the calls, which take the place of the C library's in the
 // libraries too; they do what was asked, except the one that is to fail.
 #include <dirent.h>
@@ -235,7 +235,7 @@ TEST_P(Saving, LeavesTheOldFileOrTheNewOneWhenItIsKilled) {
   EXPECT_GE(moments, 100);
 }
 
-// An index and two files: opened, looked at, mapped and closed.
+// An index and two files: opened, looked at and closed.
 TEST(LoadTensors, GivesAllOrAnErrorWhenACallFails) {
   const ScratchFolder folder;
   save_tensors({{"a", torch::ones({2})}}, folder / "1");

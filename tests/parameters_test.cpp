@@ -494,6 +494,15 @@ TEST(LoadParameters, RefusesTwoTensorsOfOneName) {
   EXPECT_EQ(w.sum().item<float>(), 0);
 }
 
+TEST(LoadParameters, RefusesANestedTensor) {
+  const ScratchFolder folder;
+  save_tensors({{"x", torch::ones({2})}}, folder / "model");
+  Net net;
+  net.register_buffer("x", torch::_nested_tensor_from_tensor_list({torch::ones({2})}));
+  EXPECT_TRUE(has(error_of<ParameterError>([&] { load_parameters(net, folder / "model"); }),
+                  "x is not dense"));
+}
+
 TEST(LoadParameters, PassesWhatRenameThrows) {
   const ScratchFolder folder;
   Net net;
@@ -518,10 +527,22 @@ TEST(LoadParameters, TakesOneOfTheTiedNames) {
   EXPECT_EQ(report.loaded, std::vector<std::string>{"decoder"});
   EXPECT_TRUE(report.missing.empty());
   EXPECT_EQ(weight.sum().item<float>(), 2);
-  save_tensors({{"decoder", torch::ones({2})}, {"encoder", torch::ones({2}, torch::kHalf)}},
-               folder / "model");
-  error_of<ParameterError>(
-      [&] { load_parameters(net, folder / "model", {.convert_dtype = true}); });
+}
+
+TEST(LoadParameters, ComparesTiedValuesAsTheNetworkHasThem) {
+  const ScratchFolder folder;
+  Net net;
+  const auto weight = net.register_parameter("encoder", torch::zeros({2}, try_gpu()));
+  net.register_parameter("decoder", weight);
+  const auto load = [&](const at::Tensor& decoder, const at::Tensor& encoder) {
+    save_tensors({{"decoder", decoder}, {"encoder", encoder}}, folder / "model");
+    load_parameters(net, folder / "model", {.convert_dtype = true});
+  };
+  const auto half = torch::ones({2}, torch::kHalf);
+  load(torch::ones({2}), half);
+  EXPECT_EQ(weight.sum().item<float>(), 2);
+  error_of<ParameterError>([&] { load(torch::zeros({2}), half); });
+  error_of<ParameterError>([&] { load(half.view(torch::kBFloat16), half); });  // the same bytes
 }
 
 TEST(LoadParameters, ConvertsDtypesAsTensorToDoes) {

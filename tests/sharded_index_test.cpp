@@ -29,7 +29,7 @@ TEST(ParseShardedIndex, ReadsWhichFileHoldsWhat) {
       R"( "weight_map":{"b":"2.safetensors","a":"1.safetensors","weight_map":"2.safetensors"},"more":"z"} )");
   EXPECT_EQ(index,
             (ShardedIndex{{"1.safetensors", {"a"}}, {"2.safetensors", {"b", "weight_map"}}}));
-  EXPECT_TRUE(parse_sharded_index(index_of("{}")).empty());
+  EXPECT_TRUE(parse_sharded_index(" \r\n\t" + index_of("{}") + '\n').empty());
 }
 
 TEST(ParseShardedIndex, TakesFilesBelowItsFolder) {
@@ -52,7 +52,7 @@ TEST(ParseShardedIndex, RefusesNamesThatComeTwice) {
 }
 
 TEST(ParseShardedIndex, RefusesWhatIsNoIndex) {
-  for (const auto* text : {"", "[]", "1", " {}", "\xef\xbb\xbf{}"})
+  for (const auto* text : {"", "[]", "1", " \n", "\xef\xbb\xbf{}"})
     expect_refused(text, "not a JSON object");
   expect_refused(std::string_view("{}\0", 3), "not a JSON object");
   for (const auto* text : {"{", "{}}", "{}x", "{\"\xff\":1}", "{\"a\":1e999}"})

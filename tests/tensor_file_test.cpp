@@ -156,6 +156,21 @@ TEST(LoadTensors, NamesFileAndCause) {
   EXPECT_TRUE(has(text(folder / "f6"), "x is F6_E2M3, which LibTorch does not have"));
 }
 
+TEST(LoadTensors, SaysWhyAPackedTensorDoesNotFit) {
+  const ScratchFolder folder;
+  const std::string header = R"({"x":{"dtype":"F4","shape":[2,3],"data_offsets":[0,3]}})";
+  std::ofstream(folder / "f4") << static_cast<char>(header.size()) << std::string(7, '\0') << header
+                               << "abc";
+  EXPECT_TRUE(has(error_of<ParameterError>([&] { (void)load_tensors(folder / "f4"); }),
+                  "x is F4 of an odd last size"));
+  const auto scalar =
+      torch::ones({1}, torch::kByte).view(torch::kFloat4_e2m1fn_x2).view(at::IntArrayRef());
+  EXPECT_TRUE(has(error_of<ParameterError>([&] {
+                    save_tensors({{"x", scalar}}, folder / "f4");
+                  }),
+                  "x is F4 of zero dimensions"));
+}
+
 TEST(LoadTensors, TakesFromEachShardWhatTheIndexLists) {
   const ScratchFolder folder;
   const auto file = save_sharded(folder);

@@ -27,11 +27,11 @@ namespace USE_GPU_EXPORT use_gpu {
 
 /// The memory of one device, in bytes.
 struct MemoryReport {
-  c10::Device device{c10::kCPU};  ///< with its index
+  c10::Device device{c10::kCPU};  ///< the one that was asked for
   /// What the driver can still give, to any process. Empty if the device does not report it: the
   /// CPU.
   std::optional<std::uint64_t> free_bytes{};
-  /// All that the driver can give, and has given to any process: not what it keeps for itself.
+  /// What the GPU has for all processes; the driver keeps a part of it.
   std::optional<std::uint64_t> total_bytes{};
   /// In tensors of this process, as LibTorch's allocator rounds them up. Zero on the CPU, as the
   /// next two.
@@ -54,7 +54,8 @@ std::ostream& operator<<(std::ostream& out, const std::vector<MemoryReport>& rep
 
 /// The GPU with the most memory that the driver can still give, if it has at least so many bytes;
 /// else the CPU. Of equal ones the first. Only GPUs that this program can use are asked, and no
-/// CUDA context is made on them where NVML can tell. Another process may take the memory meanwhile.
+/// CUDA context is made on them where NVML can tell; the first tensor makes one, of some hundred
+/// MB. Another process may take the memory meanwhile.
 [[nodiscard]] c10::Device try_emptiest_gpu(std::uint64_t least_bytes = 0);
 
 /// Calls work(largest). Each time that ends in c10::OutOfMemoryError, returns LibTorch's cached

@@ -62,8 +62,9 @@ struct LoadOptions {
   bool allow_missing = false;
   /// Tensors that the network lacks are ignored.
   bool allow_unexpected = false;
-  /// Values of another dtype are rounded to the network's, as Tensor::to does; integers must stay
-  /// equal. As LibTorch promotes: no complex numbers to real ones, nor floating point to integers.
+  /// Values of another dtype are rounded to the network's, as Tensor::to does; but an integer dtype
+  /// must hold all integers unchanged. As LibTorch promotes: no complex numbers to real ones, nor
+  /// floating point to integers.
   bool convert_dtype = false;
 };
 

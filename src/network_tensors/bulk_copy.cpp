@@ -299,6 +299,8 @@ void bulk_copy(at::TensorList given_values, at::TensorList given_targets) {
   auto targets = given_targets.vec();
   const auto late = make_alike(values, targets);
   const auto ways = plan(values, targets);
+  // LibTorch's copy_ would convert in memory of its own.
+  for (const auto i : ways.by_copy) values[i] = values[i].to(targets[i].scalar_type());
   std::unordered_map<c10::Device, Staging> stagings;
   std::unordered_map<c10::Device, std::int64_t> parcel_bytes;
   const auto route_of = [&](std::size_t i) {

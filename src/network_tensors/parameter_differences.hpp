@@ -18,8 +18,8 @@ using Differences = std::vector<std::string>;
 [[nodiscard]] std::string trouble_with(const at::Tensor& x);
 
 /// Why value cannot be written into target: "is float32[2] in the network, but ...". Empty if it
-/// can. `may_convert`: also into another dtype, as LibTorch's promotion rules allow it (c10::canCast)
-/// and if no integer changes; value is then on the CPU.
+/// can. `may_convert`: also into another dtype, as LibTorch's promotion rules allow it (c10::canCast),
+/// if no integer becomes another integer; value is then on the CPU.
 [[nodiscard]] std::string difference(const at::Tensor& target, const at::Tensor& value,
                                      bool may_convert = false);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // Replaces NVML (libnvidia-ml.so.1), which nvidia-smi uses: shows the simulated GPUs as cards. Like
-// NVML it ignores CUDA_VISIBLE_DEVICES. It knows only this process and its memory, since simulated
-// GPUs are not shared. Values that a simulated card lacks (temperature, power) are not offered.
+// NVML it ignores CUDA_VISIBLE_DEVICES. It lists only this process, since simulated GPUs are not
+// shared; the memory of others is what SIMULATE_GPUS_MEMORY_OF_OTHERS says. Values that a simulated card lacks (temperature, power) are not offered.
 #define NVML_NO_UNVERSIONED_FUNC_DEFS
 #include <cuda_runtime_api.h>
 #include <nvml.h>

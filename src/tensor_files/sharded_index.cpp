@@ -90,7 +90,8 @@ class IndexReader {
 ShardedIndex parse_sharded_index(std::string_view text) {
   if (text.size() > k_most_bytes) fail("it is larger than 100 MB");
   // nlohmann's parser takes a zero byte for the end of the text.
-  if (text.substr(0, 1) != "{" || text.find('\0') != text.npos)
+  const auto begin = text.find_first_not_of(" \t\r\n");
+  if (begin == text.npos || text[begin] != '{' || text.find('\0') != text.npos)
     fail("it is not a JSON object, as the index of a sharded model is");
   IndexReader reader;
   json::sax_parse(text.begin(), text.end(), &reader);

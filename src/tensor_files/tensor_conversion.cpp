@@ -48,7 +48,11 @@ at::Tensor bytes_at(void* data, std::size_t size) {
 
 StoredTensor to_stored(const std::string& name, const at::Tensor& x) {
   for (const auto& [dtype_name, dtype] : k_dtypes) {
-    if (dtype != x.scalar_type() || (is_packed(dtype) && x.dim() == 0)) continue;
+    if (dtype != x.scalar_type()) continue;
+    if (is_packed(dtype) && x.dim() == 0)
+      throw std::runtime_error(
+          clipped(name, 100) +
+          " is F4 of zero dimensions, but the format counts the two numbers of its byte");
     auto shape = x.sizes().vec();
     if (is_packed(dtype)) shape.back() *= 2;
     return {name,
@@ -65,7 +69,10 @@ at::Tensor to_tensor(const StoredTensor& stored) {
   for (const auto& [dtype_name, dtype] : k_dtypes) {
     if (stored.dtype != dtype_name) continue;
     auto shape = stored.shape;
-    if (is_packed(dtype) && (shape.empty() || shape.back() % 2 != 0)) break;
+    if (is_packed(dtype) && (shape.empty() || shape.back() % 2 != 0))
+      throw std::runtime_error(
+          clipped(stored.name, 100) +
+          " is F4 of an odd last size, but LibTorch holds two numbers in a byte");
     if (is_packed(dtype)) shape.back() /= 2;
     // from_blob takes a non-const pointer.
     auto* data = const_cast<std::byte*>(stored.data.data());
@@ -77,7 +84,7 @@ at::Tensor to_tensor(const StoredTensor& stored) {
 
 at::Tensor aligned(const at::Tensor& x) {
   auto* const data = const_cast<void*>(x.const_data_ptr());
-  if (reinterpret_cast<std::uintptr_t>(data) % x.element_size() == 0) return x;
+  if (reinterpret_cast<std::uintptr_t>(data) % x.itemsize() == 0) return x;
   return bytes_at(data, x.nbytes()).clone().view(x.scalar_type()).view(x.sizes());
 }
 

@@ -64,9 +64,13 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 
 }  // namespace
 
-void place(ModuleRef net, c10::Device device) {
+void place(ModuleRef net, c10::Device device, std::optional<at::ScalarType> dtype) {
   torch::nn::Module& module = net.get();
   device = detail::present_device(device);
+  if (dtype && !c10::isFloatingType(*dtype)) {
+    throw ArgumentError("place: " + std::string(c10::getDtypeNames(*dtype).first) +
+                        " is not a floating point dtype; integers keep theirs.");
+  }
   const auto named = detail::named_tensors_of(module);
   if (named.empty() && module.children().empty()) warn_nothing_registered(module);
   const c10::InferenceMode no_inference_mode(false);  // for modules that override to()
@@ -76,9 +80,10 @@ void place(ModuleRef net, c10::Device device) {
   // First the copies: they can fail (no memory, no kernel), but change nothing.
   std::vector<at::Tensor> moving;
   for (const auto& [name, x] : with_gradients(named)) {
-    if (!same_device(x.device(), device)) moving.push_back(x);
+    const bool is_converted = dtype && x.is_floating_point() && x.scalar_type() != *dtype;
+    if (!same_device(x.device(), device) || is_converted) moving.push_back(x);
   }
-  const auto data = detail::data_on(device, moving);
+  const auto data = detail::data_on(device, moving, dtype);
   detail::DataSwap swap;
   for (std::size_t i = 0; i < moving.size(); ++i) swap.swap(moving[i], data[i]);
   module.to(device);

@@ -100,6 +100,66 @@ TEST(Place, LeavesNoGradientBehindAsModuleToDoes) {
   train(net, optimizer, gpu());
 }
 
+TEST(Place, ConvertsWhatIsFloatingPoint) {
+  for (const auto from : {cpu(), try_gpu(0)}) {
+    for (const auto to : {cpu(), try_gpu(0), try_gpu(1)}) {
+      auto net = small_net();
+      net->register_parameter("complex", torch::ones({2}, torch::kComplexFloat),
+                              /*requires_grad=*/false);
+      net->register_buffer("mask", torch::tensor({true}));
+      place(net, from);
+      net->forward(torch::ones({5, 3}, from)).sum().backward();
+      const auto weight = net->named_parameters()["0.weight"];
+      const auto gradient = weight.grad();
+      const auto before = read_parameters(net);
+      place(net, to, torch::kDouble);
+      expect_all_on(*net, to);
+      EXPECT_TRUE(weight.is_same(net->named_parameters()["0.weight"]));
+      EXPECT_TRUE(gradient.is_same(weight.grad()));
+      EXPECT_EQ(gradient.scalar_type(), torch::kDouble);
+      for (const auto& [name, x] : read_parameters(net)) {
+        const auto& old = before.at(name);
+        const auto dtype = old.is_floating_point() ? torch::kDouble : old.scalar_type();
+        EXPECT_TRUE(test::same_bits(x, old.to(dtype))) << name;
+      }
+      torch::optim::SGD optimizer(net->parameters(), 0.1);
+      net->forward(torch::ones({5, 3}, torch::TensorOptions(to).dtype(torch::kDouble)))
+          .sum()
+          .backward();
+      optimizer.step();
+    }
+  }
+}
+
+TEST(Place, ConvertsWhereTheTensorsAre) {
+  auto net = small_net();
+  place(net, try_gpu());
+  const auto* memory = net->parameters()[0].const_data_ptr();
+  place(net, try_gpu(), torch::kFloat);
+  EXPECT_EQ(net->parameters()[0].const_data_ptr(), memory) << "it has that dtype";
+  place(net, try_gpu(), torch::kHalf);
+  EXPECT_EQ(net->parameters()[0].scalar_type(), torch::kHalf);
+  EXPECT_EQ(net->named_buffers()["1.num_batches_tracked"].scalar_type(), torch::kLong);
+  place(net, try_gpu());
+  EXPECT_EQ(net->parameters()[0].scalar_type(), torch::kHalf) << "no dtype was asked for";
+}
+
+TEST(Place, RefusesADtypeThatIsNotFloatingPoint) {
+  auto net = small_net();
+  for (const auto dtype : {torch::kLong, torch::kBool, torch::kComplexFloat}) {
+    EXPECT_TRUE(has(error_of<ArgumentError>([&] { place(net, try_gpu(), dtype); }),
+                    "is not a floating point dtype"));
+  }
+  EXPECT_TRUE(net->parameters()[0].is_cpu());
+}
+
+TEST(Place, ChangesNothingWhereADtypeCannotBeConvertedTo) {
+  auto net = small_net();
+  const Snapshot before(*net);
+  EXPECT_THROW(place(net, cpu(), torch::kFloat4_e2m1fn_x2), c10::Error);
+  EXPECT_EQ(before.all, Snapshot(*net).all);
+}
+
 TEST(Place, KeepsTheValues) {
   USE_GPU_TEST_NEEDS(2);
   auto net = small_net();

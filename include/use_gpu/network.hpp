@@ -5,17 +5,20 @@
 //
 //   torch::nn::Sequential net(torch::nn::Linear(3, 1));
 //   use_gpu::place(net, use_gpu::try_gpu());
+//   use_gpu::place(net, use_gpu::try_gpu(), at::kBFloat16);   // integers keep their dtype
 //   std::cout << use_gpu::placement(net);        // each parameter and buffer, and where it lives
 //
 // Several threads may place different networks at once, but not the same network.
 #pragma once
 
 #include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
 #include <use_gpu/export.hpp>
 #include <use_gpu/module_ref.hpp>
 
 #include <cstdint>
 #include <iosfwd>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,7 +32,11 @@ namespace USE_GPU_EXPORT use_gpu {
 /// at most 64 MB more on each side. Tensors already there are not copied. Calls Module::to at the
 /// end, for modules that override it. Logs a warning if nothing is registered. ArgumentError for an
 /// empty holder, DeviceError if the device is not there. Chapter cell: `net.to(device=try_gpu())`.
-void place(ModuleRef net, c10::Device device);
+///
+/// With a dtype all that is floating point gets it; integers, booleans and complex numbers keep
+/// theirs, as in Python, where C++'s Module::to(device, dtype) converts them too. ArgumentError for
+/// a dtype that is not floating point. An optimizer's own state is not converted.
+void place(ModuleRef net, c10::Device device, std::optional<at::ScalarType> dtype = {});
 
 /// Where one parameter or buffer lives.
 struct PlacedTensor {

@@ -10,18 +10,20 @@
 
 namespace use_gpu::detail {
 
-std::vector<at::Tensor> data_on(c10::Device device, at::TensorList tensors) {
+std::vector<at::Tensor> data_on(c10::Device device, at::TensorList tensors,
+                                std::optional<at::ScalarType> dtype) {
   std::vector<at::Tensor> data;
   std::vector<at::Tensor> sources;
   std::vector<at::Tensor> targets;
   for (const auto& x : tensors) {
     const c10::InferenceMode as_x(x.is_inference());
+    const auto new_dtype = dtype && x.is_floating_point() ? *dtype : x.scalar_type();
     if (trouble_with(x).empty()) {
-      data.push_back(at::empty_like(x, x.options().device(device)));
+      data.push_back(at::empty_like(x, x.options().device(device).dtype(new_dtype)));
       sources.push_back(x);
       targets.push_back(data.back());
     } else {
-      data.push_back(x.detach().to(device));  // sparse ones, as LibTorch moves them
+      data.push_back(x.detach().to(device, new_dtype));  // sparse ones, as LibTorch moves them
     }
   }
   const c10::InferenceMode inference;  // in which tensors that were made in it can be written too

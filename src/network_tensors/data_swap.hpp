@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: MIT
 //
-// Gives tensors new data, possibly on another device; each keeps its identity. Undone unless
+// Gives tensors new data, possibly on another device or of another dtype; each keeps its identity. Undone unless
 // commit() is called.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
+#include <optional>
 #include <utility>
 #include <vector>
 
 namespace use_gpu::detail {
 
-/// Copies of the tensors' data on that device, in few transfers. Each is made in inference mode
-/// exactly if its tensor was: otherwise LibTorch would refuse later writes or reads.
-[[nodiscard]] std::vector<at::Tensor> data_on(c10::Device device, at::TensorList tensors);
+/// Copies of the tensors' data on that device, in few transfers; what is floating point in that
+/// dtype, if there is one. Each is made in inference mode exactly if its tensor was: otherwise
+/// LibTorch would refuse later writes or reads.
+[[nodiscard]] std::vector<at::Tensor> data_on(c10::Device device, at::TensorList tensors,
+                                              std::optional<at::ScalarType> dtype = {});
 
 class DataSwap {
  public:

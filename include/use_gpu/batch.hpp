@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+//
+// Moves whatever holds tensors: a batch of a data loader, the inputs of a network by name, nested
+// as you like. LibTorch moves tensors and modules only, so each training loop writes this by hand.
+//
+//   for (auto& host_batch : *loader) {
+//     const auto batch = use_gpu::to_device(host_batch, device);    // torch::data::Example<>
+//     loss = criterion(net->forward(batch.data), batch.target);
+//   }
+//
+// Taken are std::vector, array, map, pair, tuple and optional, torch::data::Example, and any nesting
+// of these. A type of your own needs an overload of to_device(const Mine&, c10::Device) in its
+// namespace, and may then be nested too. Everything else does not compile.
+#pragma once
+
+#include <use_gpu/tensor.hpp>
+
+#include <array>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace torch::data {
+template <typename Data, typename Target>
+struct Example;  // <torch/data/example.h> takes seconds to compile
+}
+
+namespace USE_GPU_EXPORT use_gpu {
+namespace detail {
+
+template <class>
+inline constexpr bool is_vector = false;
+template <class T, class Allocator>
+inline constexpr bool is_vector<std::vector<T, Allocator>> = true;
+
+template <class>
+inline constexpr bool is_array = false;
+template <class T, std::size_t size>
+inline constexpr bool is_array<std::array<T, size>> = true;
+
+template <class>
+inline constexpr bool is_map = false;
+template <class Key, class T, class Less, class Allocator>
+inline constexpr bool is_map<std::map<Key, T, Less, Allocator>> = true;
+
+template <class>
+inline constexpr bool is_tuple = false;
+template <class A, class B>
+inline constexpr bool is_tuple<std::pair<A, B>> = true;
+template <class... T>
+inline constexpr bool is_tuple<std::tuple<T...>> = true;
+
+template <class>
+inline constexpr bool is_optional = false;
+template <class T>
+inline constexpr bool is_optional<std::optional<T>> = true;
+
+template <class>
+inline constexpr bool is_example = false;
+template <class Data, class Target>
+inline constexpr bool is_example<torch::data::Example<Data, Target>> = true;
+
+template <class T>
+inline constexpr bool is_leaf =
+    std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_same_v<T, std::string>;
+
+// Whether the type's own namespace has an overload: ours are hidden here.
+namespace own_overload {
+void to_device() = delete;
+template <class T>
+concept exists = requires(const T& x, c10::Device device) {
+  { to_device(x, device) } -> std::same_as<T>;
+};
+template <class T>
+T call(const T& x, c10::Device device) {
+  return to_device(x, device);
+}
+}  // namespace own_overload
+
+/// Moves the tensors of one batch, each once.
+class BatchMove {
+ public:
+  explicit BatchMove(c10::Device device) : device_(device) {}
+
+  template <class T>
+  T operator()(const T& x) {
+    if constexpr (std::is_same_v<T, at::Tensor>) {
+      if (!x.defined()) return x;
+      const auto [moved, is_new] = moved_.try_emplace(x.unsafeGetTensorImpl());
+      if (is_new) moved->second = to_device(x, device_);
+      return moved->second;
+    } else if constexpr (is_leaf<T>) {
+      return x;
+    } else if constexpr (is_vector<T>) {
+      T all;
+      all.reserve(x.size());
+      for (const auto& element : x) all.push_back((*this)(element));
+      return all;
+    } else if constexpr (is_map<T>) {
+      T all(x.key_comp());
+      for (const auto& [key, element] : x) all.emplace_hint(all.end(), key, (*this)(element));
+      return all;
+    } else if constexpr (is_optional<T>) {
+      return x ? T((*this)(*x)) : T();
+    } else if constexpr (is_array<T> || is_tuple<T>) {
+      return std::apply([this](const auto&... element) { return T{(*this)(element)...}; }, x);
+    } else if constexpr (is_example<T>) {
+      if constexpr (requires { x.target; }) {
+        return T((*this)(x.data), (*this)(x.target));
+      } else {
+        return T((*this)(x.data));
+      }
+    } else {
+      static_assert(own_overload::exists<T>,
+                    "use_gpu::to_device: this type holds no tensors that are known; give its "
+                    "namespace T to_device(const T&, c10::Device)");
+      return own_overload::call(x, device_);
+    }
+  }
+
+ private:
+  c10::Device device_;
+  std::unordered_map<at::TensorImpl*, at::Tensor> moved_;
+};
+
+}  // namespace detail
+
+/// The batch with all its tensors on that device, each as by to_device(x, device): the same tensor
+/// if it is there, otherwise one copy, which autograd records. A tensor that is there twice stays
+/// one. Numbers, enums and strings are copied, undefined tensors stay so. DeviceError if the device
+/// is not there. Several threads may move one batch at once.
+template <class Batch>
+[[nodiscard]] Batch to_device(const Batch& batch, c10::Device device) {
+  return detail::BatchMove(device)(batch);
+}
+
+}  // namespace use_gpu

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+#include <use_gpu/batch.hpp>
+
+#include <torch/data/example.h>
+#include <torch/types.h>
+#include <use_gpu/device.hpp>
+#include <use_gpu/errors.hpp>
+#include <use_gpu/transfers.hpp>
+
+#include <memory>
+
+#include "support.hpp"
+
+namespace mine {
+
+struct Sentence {
+  at::Tensor words;
+  int length;
+};
+
+Sentence to_device(const Sentence& x, c10::Device device) {
+  return {use_gpu::to_device(x.words, device), x.length};
+}
+
+}  // namespace mine
+
+namespace use_gpu {
+namespace {
+
+using test::error_of;
+
+enum class Split { train, test };
+
+at::Tensor number(float value) { return torch::full({2}, value); }
+
+bool is(const at::Tensor& x, float value, c10::Device device) {
+  return same_device(x.device(), device) && x.sum().item<float>() == 2 * value;
+}
+
+TEST(Batch, OfEveryKindIsMoved) {
+  for (const auto device : {cpu(), try_gpu(0), try_gpu(1)}) {
+    const std::vector<at::Tensor> list{number(1), number(2)};
+    EXPECT_TRUE(is(to_device(list, device).at(1), 2, device));
+    const std::array<at::Tensor, 2> array{number(1), number(2)};
+    EXPECT_TRUE(is(to_device(array, device)[1], 2, device));
+    const std::map<std::string, at::Tensor> map{{"a", number(1)}, {"b", number(2)}};
+    EXPECT_TRUE(is(to_device(map, device).at("b"), 2, device));
+    const std::pair<at::Tensor, int> pair{number(1), 7};
+    EXPECT_TRUE(is(to_device(pair, device).first, 1, device));
+    EXPECT_EQ(to_device(pair, device).second, 7);
+    const std::tuple<int, at::Tensor, std::string> tuple{3, number(1), "text"};
+    EXPECT_TRUE(is(std::get<1>(to_device(tuple, device)), 1, device));
+    EXPECT_EQ(std::get<2>(to_device(tuple, device)), "text");
+    const std::optional<at::Tensor> some(number(1)), none;
+    EXPECT_TRUE(is(*to_device(some, device), 1, device));
+    EXPECT_FALSE(to_device(none, device));
+    const torch::data::Example<> example(number(1), number(2));
+    EXPECT_TRUE(is(to_device(example, device).data, 1, device));
+    EXPECT_TRUE(is(to_device(example, device).target, 2, device));
+    const torch::data::TensorExample input(number(1));
+    EXPECT_TRUE(is(to_device(input, device).data, 1, device));
+    EXPECT_TRUE(is(to_device(number(5), device), 5, device));
+  }
+}
+
+TEST(Batch, MayBeNested) {
+  using Inner = std::map<int, std::vector<std::optional<at::Tensor>>>;
+  using Outer =
+      std::vector<torch::data::Example<std::tuple<Inner, Split>, std::array<at::Tensor, 1>>>;
+  const Inner inner{{1, {number(1), std::nullopt}}, {2, {}}};
+  const Outer batch{{{inner, Split::test}, {number(2)}}};
+  const auto moved = to_device(batch, try_gpu());
+  const auto& [tensors, split] = moved.at(0).data;
+  EXPECT_TRUE(is(tensors.at(1).at(0).value(), 1, try_gpu()));
+  EXPECT_FALSE(tensors.at(1).at(1));
+  EXPECT_TRUE(tensors.at(2).empty());
+  EXPECT_EQ(split, Split::test);
+  EXPECT_TRUE(is(moved.at(0).target[0], 2, try_gpu()));
+}
+
+TEST(Batch, OfATypeWithItsOwnOverloadIsMovedByIt) {
+  const std::vector<mine::Sentence> batch{{number(1), 5}};
+  const auto moved = to_device(batch, try_gpu());
+  EXPECT_TRUE(is(moved.at(0).words, 1, try_gpu()));
+  EXPECT_EQ(moved.at(0).length, 5);
+}
+
+TEST(Batch, KeepsOneTensorOne) {
+  const auto x = number(1);
+  const auto moved = to_device(std::vector{x, number(2), x}, try_gpu());
+  EXPECT_TRUE(moved[0].is_same(moved[2]));
+  EXPECT_FALSE(moved[0].is_same(moved[1]));
+}
+
+TEST(Batch, IsNotCopiedWhereItIsThere) {
+  const std::vector<at::Tensor> batch{number(1).to(try_gpu()), at::Tensor()};
+  const TransferGuard guard;
+  const auto moved = to_device(batch, try_gpu());
+  EXPECT_TRUE(moved[0].is_same(batch[0]));
+  EXPECT_FALSE(moved[1].defined());
+}
+
+TEST(Batch, IsMovedExplicitlyAndOnce) {
+  USE_GPU_TEST_NEEDS(1);
+  const auto x = number(1);
+  const TransferGuard guard;
+  const TransferLedger ledger;
+  static_cast<void>(to_device(std::vector{x, x, number(2)}, gpu()));
+  EXPECT_EQ(ledger.count(TransferDirection::host_to_device).copies, 2);
+}
+
+TEST(Batch, IsRecordedByAutograd) {
+  const auto x = number(1).requires_grad_();
+  to_device(std::pair{x, 1}, try_gpu()).first.sum().backward();
+  EXPECT_EQ(x.grad().sum().item<float>(), 2);
+}
+
+TEST(Batch, NeedsADeviceThatIsThere) {
+  error_of<DeviceError>([] { (void)to_device(std::vector{number(1)}, test::absent_gpu()); });
+}
+
+}  // namespace
+}  // namespace use_gpu

@@ -82,17 +82,18 @@ T call(const T& x, c10::Device device) {
 }
 }  // namespace own_overload
 
-/// Moves the tensors of one batch, each once.
-class BatchMove {
+/// Moves the tensors of one batch, each once, by move(x), and what has an overload of its own.
+template <class Move>
+class BatchMover {
  public:
-  explicit BatchMove(c10::Device device) : device_(device) {}
+  BatchMover(c10::Device device, Move move) : device_(device), move_(std::move(move)) {}
 
   template <class T>
   T operator()(const T& x) {
     if constexpr (std::is_same_v<T, at::Tensor>) {
       if (!x.defined()) return x;
       const auto [moved, is_new] = moved_.try_emplace(x.unsafeGetTensorImpl());
-      if (is_new) moved->second = to_device(x, device_);
+      if (is_new) moved->second = move_(x);
       return moved->second;
     } else if constexpr (is_leaf<T>) {
       return x;
@@ -125,6 +126,7 @@ class BatchMove {
 
  private:
   c10::Device device_;
+  Move move_;
   std::unordered_map<at::TensorImpl*, at::Tensor> moved_;
 };
 
@@ -136,7 +138,8 @@ class BatchMove {
 /// is not there. Several threads may move one batch at once.
 template <class Batch>
 [[nodiscard]] Batch to_device(const Batch& batch, c10::Device device) {
-  return detail::BatchMove(device)(batch);
+  const auto move = [&](const at::Tensor& x) { return to_device(x, device); };
+  return detail::BatchMover(device, move)(batch);
 }
 
 }  // namespace use_gpu

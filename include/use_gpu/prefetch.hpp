@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT
+//
+// The next batches travel to the device while this one is computed with. LibTorch's data loaders
+// give batches in pageable host memory, of which each copy waits for the one before and for the
+// device; C++ has no counterpart of Python's pin_memory and non_blocking loops.
+//
+//   for (auto& batch : use_gpu::prefetch(*loader, device)) {      // batch: on the device
+//     loss = criterion(net->forward(batch.data), batch.target);
+//   }
+//
+// Takes any loader of LibTorch, or another range, of batches that to_device takes (batch.hpp).
+// Starts no thread: a loader with workers reads ahead on its own. To be used by one thread.
+#pragma once
+
+#include <use_gpu/batch.hpp>
+
+#include <deque>
+#include <exception>
+#include <iterator>
+#include <memory>
+
+namespace USE_GPU_EXPORT use_gpu {
+namespace detail {
+
+/// Sends tensors to a device in a stream of its own.
+class Sender {
+ public:
+  /// ArgumentError for a depth below 1, DeviceError if the device is not there.
+  Sender(c10::Device device, int depth);
+
+  /// x on the device: through pinned memory and without waiting if it is on the host; the same one
+  /// if it is there already.
+  at::Tensor send(const at::Tensor& x);
+
+  /// What was sent since the last call; deletes itself without waiting.
+  struct Sent;
+  std::shared_ptr<Sent> sent();
+
+  /// Lets the device's current stream wait for it, and its memory be kept until that stream is done
+  /// with it. Does not wait.
+  void receive(Sent& sent);
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+/// The range that prefetch() returns; each begin() starts the loader anew.
+template <class Loader>
+class Prefetch {
+ public:
+  using Source = decltype(std::begin(std::declval<Loader&>()));
+  using Batch = std::remove_cvref_t<decltype(*std::declval<Source&>())>;
+
+  Prefetch(Loader& loader, c10::Device device, int depth)
+      : loader_(loader),
+        device_(device),
+        depth_(static_cast<std::size_t>(depth)),
+        sender_(device, depth) {}
+  Prefetch(const Prefetch&) = delete;
+  Prefetch& operator=(const Prefetch&) = delete;
+
+  class Iterator {
+   public:
+    using iterator_category = std::input_iterator_tag;
+    using difference_type = std::ptrdiff_t;
+    using value_type = Batch;
+    using pointer = Batch*;
+    using reference = Batch&;
+
+    explicit Iterator(Prefetch* range) : range_(range) {}
+    Batch& operator*() const { return *range_->queue_.front().batch; }
+    Batch* operator->() const { return &**this; }
+    Iterator& operator++() {
+      range_->queue_.pop_front();
+      range_->advance();
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    bool operator==(std::default_sentinel_t) const { return range_->queue_.empty(); }
+
+   private:
+    Prefetch* range_;
+  };
+
+  Iterator begin() {
+    queue_.clear();
+    is_over_ = is_started_ = false;
+    source_.emplace(std::begin(loader_));
+    advance();
+    return Iterator(this);
+  }
+  std::default_sentinel_t end() const { return {}; }
+
+ private:
+  struct Entry {
+    std::optional<Batch> batch;
+    std::shared_ptr<Sender::Sent> sent;
+    std::exception_ptr error;  // in place of the batch
+  };
+
+  // Sends batches until so many are under way; then hands over the first.
+  void advance() {
+    while (queue_.size() <= depth_ && !is_over_) fetch();
+    if (queue_.empty()) return;
+    auto& first = queue_.front();
+    if (first.error) {
+      const auto error = first.error;
+      queue_.clear();
+      std::rethrow_exception(error);
+    }
+    sender_.receive(*first.sent);
+  }
+
+  void fetch() {
+    Entry entry;
+    try {
+      if (std::exchange(is_started_, true)) ++*source_;
+      if (*source_ == std::end(loader_)) {
+        is_over_ = true;
+        return;
+      }
+      const auto send = [this](const at::Tensor& x) { return sender_.send(x); };
+      entry.batch.emplace(BatchMover(device_, send)(static_cast<const Batch&>(**source_)));
+      entry.sent = sender_.sent();
+    } catch (...) {
+      entry = {{}, {}, std::current_exception()};
+      is_over_ = true;
+    }
+    queue_.push_back(std::move(entry));
+  }
+
+  Loader& loader_;
+  c10::Device device_;
+  std::size_t depth_;
+  Sender sender_;
+  std::optional<Source> source_;
+  bool is_started_ = false;
+  bool is_over_ = false;
+  std::deque<Entry> queue_;  // the batch that is out, and those under way
+};
+
+}  // namespace detail
+
+/// A range of the loader's batches on the device, in order, for one `for` loop at a time. While one
+/// is used the next ones, at most `depth`, are on their way: copied through pinned memory in a
+/// stream of their own, which nothing waits for but the streams that use them. A batch may be used
+/// in the stream that is current when the loop reaches it, and lives until the loop goes on; its
+/// tensors may be kept longer. An error of the loader arrives where its batch would, and ends the
+/// loop. Leaving the loop early waits for nothing. On the CPU the batches pass unchanged.
+/// ArgumentError for a depth below 1, DeviceError if the device is not there. The loader must live
+/// as long.
+template <class Loader>
+[[nodiscard]] auto prefetch(Loader& loader, c10::Device device, int depth = 2) {
+  return detail::Prefetch<Loader>(loader, device, depth);
+}
+
+}  // namespace use_gpu

@@ -15,6 +15,7 @@
 #include <use_gpu/device.hpp>
 #include <use_gpu/network.hpp>
 #include <use_gpu/parameters.hpp>
+#include <use_gpu/prefetch.hpp>
 #include <use_gpu/replicas.hpp>
 #include <use_gpu/tensor.hpp>
 #include <use_gpu/tensor_file.hpp>
@@ -179,6 +180,21 @@ void exercise_2(int count) {
   std::filesystem::remove(own);
 }
 
+void batches(int count) {
+  print_heading(std::to_string(count) + " batches of 64x64");
+  const std::vector<at::Tensor> loader(static_cast<std::size_t>(count), torch::zeros({64, 64}));
+  // Of each batch a copy and a kernel; nothing is waited for.
+  compare({"prefetch",
+           [&] {
+             for (auto& batch : use_gpu::prefetch(loader, use_gpu::gpu())) batch.add_(1);
+           }},
+          {"a loop of to(device)",
+           [&] {
+             for (const auto& batch : loader) batch.to(use_gpu::gpu()).add_(1);
+           }},
+          2 * count);
+}
+
 void several_devices(int count) {
   print_heading(count == 1000 ? "Several devices: " + parameters_of_8x8(count)
                               : parameters_of_8x8(count) + ", several devices");
@@ -251,6 +267,7 @@ int main() {
     several_devices(parameters);
   }
   one_tensor();
+  batches(100);
   exercise_3(use_gpu::gpu());
   if (all_within_budgets) return 0;
   std::fputs("calls: a verb takes more calls than its budget: see MISSED\n", stderr);

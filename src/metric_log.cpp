@@ -19,8 +19,8 @@
 #include "device_check.hpp"
 #include "device_cuda.hpp"
 #include "messages/message.hpp"
+#include "messages/tensor_summary.hpp"
 #include "network_tensors/memory_view.hpp"
-#include "tensor_summary.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {
 namespace {

@@ -14,10 +14,10 @@
 
 #include "device_check.hpp"
 #include "messages/message.hpp"
+#include "messages/tensor_summary.hpp"
 #include "messages/text_table.hpp"
 #include "network_tensors/data_swap.hpp"
 #include "network_tensors/named_tensors.hpp"
-#include "tensor_summary.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {
 namespace {

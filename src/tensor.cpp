@@ -12,7 +12,7 @@
 
 #include "device_check.hpp"
 #include "messages/message.hpp"
-#include "tensor_summary.hpp"
+#include "messages/tensor_summary.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {
 namespace {

@@ -82,6 +82,16 @@ T call(const T& x, c10::Device device) {
 }
 }  // namespace own_overload
 
+/// What became of the tensors of one batch.
+class MovedTensors {
+ public:
+  /// Undefined for one that is asked for the first time.
+  at::Tensor& of(const at::Tensor& x);
+
+ private:
+  std::unordered_map<at::TensorImpl*, at::Tensor> moved_;
+};
+
 /// Moves the tensors of one batch, each once, by move(x), and what has an overload of its own.
 template <class Move>
 class BatchMover {
@@ -92,9 +102,9 @@ class BatchMover {
   T operator()(const T& x) {
     if constexpr (std::is_same_v<T, at::Tensor>) {
       if (!x.defined()) return x;
-      const auto [moved, is_new] = moved_.try_emplace(x.unsafeGetTensorImpl());
-      if (is_new) moved->second = move_(x);
-      return moved->second;
+      auto& moved = moved_.of(x);
+      if (!moved.defined()) moved = move_(x);
+      return moved;
     } else if constexpr (is_leaf<T>) {
       return x;
     } else if constexpr (is_vector<T>) {
@@ -127,7 +137,7 @@ class BatchMover {
  private:
   c10::Device device_;
   Move move_;
-  std::unordered_map<at::TensorImpl*, at::Tensor> moved_;
+  MovedTensors moved_;
 };
 
 }  // namespace detail

@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "dispatch/dispatch_scope.hpp"
+#include "messages/tensor_summary.hpp"
 #include "messages/text_table.hpp"
-#include "tensor_summary.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {
 namespace {

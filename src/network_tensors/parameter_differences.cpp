@@ -9,20 +9,21 @@
 #include <utility>
 
 #include "messages/message.hpp"
-#include "tensor_summary.hpp"
+#include "messages/tensor_summary.hpp"
 
 namespace use_gpu::detail {
 namespace {
 
 // Whether the values, integers on the CPU, are the same as ones of that dtype.
 bool stay_equal(const at::Tensor& values, at::ScalarType dtype) {
+  if (values.numel() == 0) return true;
   const auto converted = values.to(dtype);
   const auto back = converted.to(values.scalar_type());
   if (std::memcmp(back.const_data_ptr(), values.contiguous().const_data_ptr(), back.nbytes()) != 0)
     return false;
   const bool was_signed = c10::isSignedType(values.scalar_type());
   if (was_signed == c10::isSignedType(dtype)) return true;
-  return values.numel() == 0 || (was_signed ? values : converted).min().item<std::int64_t>() >= 0;
+  return (was_signed ? values : converted).min().item<std::int64_t>() >= 0;
 }
 
 bool can_convert(at::ScalarType from, at::ScalarType to) {

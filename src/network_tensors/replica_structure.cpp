@@ -6,7 +6,7 @@
 
 #include <unordered_map>
 
-#include "tensor_summary.hpp"
+#include "messages/tensor_summary.hpp"
 
 namespace use_gpu::detail {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "tensor_summary.hpp"
+#include "messages/tensor_summary.hpp"
 
 #include <sstream>
 

@@ -24,6 +24,7 @@ namespace use_gpu {
 namespace {
 
 using test::error_of;
+using test::expect_same;
 using test::has;
 using test::same_bits;
 using test::ScratchFolder;
@@ -63,14 +64,6 @@ Values snapshot(const torch::nn::Module& net) {
   for (const auto& x : net.named_buffers())
     values.emplace(x.key(), x.value().to(torch::kCPU, false, true));
   return values;
-}
-
-void expect_same(const Values& expected, const Values& found) {
-  ASSERT_EQ(expected.size(), found.size());
-  for (const auto& [name, value] : expected) {
-    ASSERT_TRUE(found.contains(name)) << name;
-    EXPECT_TRUE(same_bits(value, found.at(name))) << name;
-  }
 }
 
 // Other values of the same kinds.

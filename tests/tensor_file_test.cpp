@@ -17,8 +17,8 @@ namespace use_gpu {
 namespace {
 
 using test::error_of;
+using test::expect_same;
 using test::has;
-using test::same_bits;
 using test::ScratchFolder;
 using Tensors = std::map<std::string, at::Tensor>;
 
@@ -44,14 +44,6 @@ Tensors all_kinds() {
   all.emplace("large", torch::rand({600, 1000}, try_gpu()));
   all.emplace("", torch::ones({1}));
   return all;
-}
-
-void expect_same(const Tensors& expected, const Tensors& found) {
-  ASSERT_EQ(expected.size(), found.size());
-  for (const auto& [name, x] : expected) {
-    ASSERT_TRUE(found.contains(name)) << name;
-    EXPECT_TRUE(same_bits(x, found.at(name))) << name;
-  }
 }
 
 // A model of two files, and its index.

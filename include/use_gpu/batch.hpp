@@ -16,6 +16,8 @@
 #include <use_gpu/tensor.hpp>
 
 #include <array>
+#include <concepts>
+#include <cstddef>
 #include <map>
 #include <optional>
 #include <string>

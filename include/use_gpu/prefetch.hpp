@@ -32,7 +32,7 @@ class Sender {
   /// if it is there already.
   at::Tensor send(const at::Tensor& x);
 
-  /// What was sent since the last call; deletes itself without waiting.
+  /// What was sent since the last call. Its destruction waits for nothing.
   struct Sent;
   std::shared_ptr<Sent> sent();
 

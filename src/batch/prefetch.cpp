@@ -9,6 +9,9 @@
 #include <use_gpu/errors.hpp>
 #include <use_gpu/transfers.hpp>
 
+#include <string>
+#include <utility>
+
 #include "device_check.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {

@@ -17,8 +17,8 @@ namespace use_gpu::detail {
 /// std::runtime_error, which names the dtype, if LibTorch lacks it.
 [[nodiscard]] at::Tensor to_tensor(const StoredTensor& stored);
 
-/// x, which is contiguous; a copy if its memory is not aligned. Only copies of x's bytes, such as
-/// bulk_copy of one that is_alike, may do without.
+/// x, which is contiguous; a copy if its memory is not aligned. Only copies of its bytes, such as
+/// bulk_copy into a target to which it is alike, may do without.
 [[nodiscard]] at::Tensor aligned(const at::Tensor& x);
 
 }  // namespace use_gpu::detail

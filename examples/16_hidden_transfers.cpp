@@ -1,7 +1,8 @@
 // The chapter's side notes: transfers are slow, "we want you to be 100 % certain that you want to
 // do something slow before we let you do it".
-// Look at: what printing the loss at each step costs, the guard's error, and one large copy against
-// a thousand small ones. Without a GPU nothing is transferred, and all counts are zero.
+// Look at: what printing the loss at each step costs, the guard's error, one large copy against a
+// thousand small ones, and which lines caused all this. Without a GPU nothing is transferred, and all
+// counts are zero.
 
 #include <torch/nn/modules/linear.h>
 #include <use_gpu/device.hpp>
@@ -47,6 +48,7 @@ void copy_in_pieces(const torch::Tensor& x, int count) {
 
 int main() {
   const c10::Device device = use_gpu::try_gpu();
+  const use_gpu::TransferLedger all({.call_sites = true});
   for (const bool each_step : {true, false}) {
     const use_gpu::TransferLedger ledger;
     train(device, each_step);
@@ -65,4 +67,5 @@ int main() {
   (void)use_gpu::copy_to(x, use_gpu::cpu());  // warm-up: the first copy takes longer
   copy_in_pieces(x, 1);
   copy_in_pieces(x, 1000);
+  std::cout << "\nIn all:\n" << all;
 }

@@ -172,6 +172,32 @@ TEST(Prefetch, SendsTheNextBatchBeforeThisOneIsUsedAndWaitsForNothing) {
   EXPECT_EQ(test::runtime_count("host to device copies") - sent(), pageable);
 }
 
+TEST(Prefetch, IsSeenInTheRuntimesTrace) {
+  USE_GPU_TEST_NEEDS(1);
+  if (!test::simulated()) GTEST_SKIP() << "needs simulated GPUs, which write a trace";
+  auto batches = numbered(4);
+  const auto weight = torch::ones({1000}, gpu());
+  const test::RuntimeTrace trace;
+  for (auto& batch : prefetch(batches, gpu(), 1)) static_cast<void>(batch.at(0) * weight);
+  // Copies, in a stream of their own, and the products, of which each waits for its batch only.
+  std::string order, copying, computing;
+  for (const std::string& line : trace.lines()) {
+    EXPECT_FALSE(line.starts_with("host")) << line;
+    const std::string stream = line.substr(0, line.find("  "));
+    if (line.find("copy host to device, pinned, 8000 bytes") != line.npos) {
+      order += 'c';
+      copying = stream;
+    } else if (line.find("aten::mul") != line.npos) {
+      order += 'm';
+      computing = stream;
+    } else if (line.find("waits for an event of " + copying) != line.npos) {
+      order += 'w';
+    }
+  }
+  EXPECT_EQ(order, "ccwmcwmcwmwm");
+  EXPECT_NE(copying, computing);
+}
+
 TEST(Prefetch, IsExplicitAndCounted) {
   USE_GPU_TEST_NEEDS(1);
   auto batches = numbered(5);

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace use_gpu::test {
 
@@ -32,6 +33,26 @@ inline bool is_dry_run() {
       reinterpret_cast<bool (*)()>(dlsym(RTLD_DEFAULT, "simulated_cuda_is_dry_run"));
   return asked != nullptr && asked();
 }
+
+/// Collects the lines of simulate_gpus --trace until the scope ends. One at a time.
+class RuntimeTrace {
+ public:
+  RuntimeTrace() {
+    lines_.clear();
+    set([](const char* line) { lines_.emplace_back(line); });
+  }
+  ~RuntimeTrace() { set(nullptr); }
+  RuntimeTrace(const RuntimeTrace&) = delete;
+  RuntimeTrace& operator=(const RuntimeTrace&) = delete;
+
+  [[nodiscard]] const std::vector<std::string>& lines() const { return lines_; }
+
+ private:
+  static void set(void (*line)(const char*)) {
+    runtime_function<void(void (*)(const char*))>("simulated_cuda_set_trace")(line);
+  }
+  inline static std::vector<std::string> lines_;
+};
 
 /// Lets calls of CUDA functions fail, as SIMULATE_GPUS_FAULTS does: "cudaMalloc:3:2", "*:7:719".
 inline void set_cuda_faults(const std::string& faults) {

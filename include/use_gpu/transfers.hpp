@@ -6,6 +6,7 @@
 //
 //   use_gpu::TransferGuard guard;                       // from here on, every implicit one throws
 //   use_gpu::TransferLedger ledger;                     // counts them all, implicit or not
+//   use_gpu::TransferLedger ledger({.call_sites = true});  // and tells which lines cause them
 //   { use_gpu::AllowTransfers certain; y = x.cpu(); }
 //   std::cout << ledger;
 //
@@ -43,6 +44,8 @@
 #include <cstdint>
 #include <iosfwd>
 #include <memory>
+#include <string>
+#include <vector>
 
 namespace use_gpu::detail {  // what the scopes below are made of
 class DispatchScope;
@@ -60,11 +63,34 @@ struct TransferCount {
   std::uint64_t bytes = 0;  ///< transferred in total
 };
 
+/// What a call site in the program caused in one direction.
+struct TransferSite {
+  /// The first function that is not in LibTorch, in this library or in the namespace std, with the
+  /// line that it was at: "train(...) train.cpp:41". Without debug information (-g) the offset in
+  /// the function: "train(...) + 0x2f". Steps of a backward pass are "backward"; in LibTorch's
+  /// anomaly mode, "backward of train(...) train.cpp:38", the line of the forward pass.
+  std::string where;
+  TransferDirection direction;  ///< that of a read is device to host
+  std::int64_t copies;          ///< how many
+  std::int64_t item_reads;      ///< how many
+  std::uint64_t bytes;          ///< of the copies
+};
+
+/// What a TransferLedger is to record.
+struct LedgerOptions {
+  /// Also where in the program each transfer was asked for. A transfer then takes a few
+  /// microseconds more. In an optimized program a function whose last act is the transfer may be
+  /// missing, as that call is made a jump; then its caller is named.
+  bool call_sites = false;
+};
+
 /// Counts the transfers of its scope, implicit and explicit ones; what an inner ledger counts, an
 /// outer one counts too. A forbidden transfer did not happen and is not counted.
 class TransferLedger {
  public:
   [[nodiscard]] TransferLedger();
+  /// One that records what the options ask for.
+  [[nodiscard]] explicit TransferLedger(LedgerOptions options);
   ~TransferLedger();
   TransferLedger(const TransferLedger&) = delete;
   TransferLedger& operator=(const TransferLedger&) = delete;
@@ -81,12 +107,19 @@ class TransferLedger {
   /// True if nothing was transferred or read.
   [[nodiscard]] bool empty() const;
 
+  /// By call site, most bytes first; empty unless asked for. Reads symbols and debug information:
+  /// that may take a second.
+  [[nodiscard]] std::vector<TransferSite> sites() const;
+
  private:
   std::shared_ptr<detail::TransferCounts> counts_;
   std::unique_ptr<detail::DispatchScope> scope_;
 };
 
-/// A table: a row for each direction, copies and bytes, and the item reads.
+/// A table of the first 20.
+std::ostream& operator<<(std::ostream& out, const std::vector<TransferSite>& sites);
+
+/// A table: a row for each direction, copies and bytes, and the item reads; then the call sites.
 std::ostream& operator<<(std::ostream& out, const TransferLedger& ledger);
 
 /// What a TransferGuard does about an implicit transfer.

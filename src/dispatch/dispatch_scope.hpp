@@ -15,22 +15,11 @@
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <use_gpu/transfers.hpp>
 
-#include <array>
-#include <atomic>
+#include <memory>
 #include <optional>
 #include <vector>
 
 namespace use_gpu::detail {
-
-/// The counts of a ledger; backward passes add from several threads.
-struct TransferCounts {
-  struct Direction {
-    std::atomic<std::int64_t> copies = 0;
-    std::atomic<std::uint64_t> bytes = 0;
-  };
-  std::array<Direction, 3> directions;  // by TransferDirection
-  std::atomic<std::int64_t> item_reads = 0;
-};
 
 /// The merged settings of a thread's open scopes. Immutable; an inner scope replaces them.
 struct DispatchState {

@@ -3,14 +3,18 @@
 
 #include <ATen/RedispatchFunctions.h>
 #include <ATen/ops/_local_scalar_dense_native.h>
+#include <c10/util/SmallVector.h>
 #include <torch/library.h>
 #include <use_gpu/errors.hpp>
 #include <use_gpu/log.hpp>
 
+#include <optional>
 #include <ostream>
+#include <ranges>
 #include <utility>
 
 #include "dispatch/dispatch_scope.hpp"
+#include "dispatch/transfer_counts.hpp"
 #include "messages/tensor_summary.hpp"
 #include "messages/text_table.hpp"
 
@@ -78,16 +82,18 @@ void judge_read(const std::string& operation, const at::Tensor& x) {
                     "around it.");
 }
 
-void count_copy(TransferDirection kind, std::size_t bytes) {
+// The tallies that this transfer counts in: of each ledger the total, and if it wants that, the one
+// of the call site. Looked up before the transfer, as that needs memory; counted after it.
+c10::SmallVector<detail::TransferTally*, 4> tallies_here() {
+  c10::SmallVector<detail::TransferTally*, 4> tallies;
+  std::optional<detail::CallStack> stack;
   for (const auto& ledger : detail::DispatchState::current().ledgers) {
-    auto& counts = ledger->directions[static_cast<std::size_t>(kind)];
-    ++counts.copies;
-    counts.bytes += bytes;
+    tallies.push_back(&ledger->total);
+    if (!ledger->has_sites) continue;
+    if (!stack) stack = detail::CallStack::here();
+    tallies.push_back(&ledger->of(*stack));
   }
-}
-
-void count_reads(int reads) {
-  for (const auto& ledger : detail::DispatchState::current().ledgers) ledger->item_reads += reads;
+  return tallies;
 }
 
 // The kernels on the key. They check the policy first, count at the end, and switch the key off in
@@ -103,9 +109,14 @@ at::Tensor& copy_(c10::DispatchKeySet keys, at::Tensor& self, const at::Tensor& 
   const auto bytes = bytes_sent(self, source);
   const TransferDirection kind = direction(from, to);
   judge_copy(kind, from, to, bytes);
+  const auto tallies = tallies_here();
   const detail::DispatchKeyScope off(false);
   at::redispatch::copy_(keys & detail::k_keys_below, self, source, non_blocking);
-  count_copy(kind, bytes);
+  for (detail::TransferTally* tally : tallies) {
+    auto& counts = tally->directions[static_cast<std::size_t>(kind)];
+    ++counts.copies;
+    counts.bytes += bytes;
+  }
   return self;
 }
 
@@ -115,9 +126,10 @@ bool is_on_device(const at::Tensor& x) { return x.defined() && is_transfer(x.dev
                                                           const at::Tensor& self) {
   if (!is_on_device(self)) return at::redispatch::_local_scalar_dense(below, self);
   judge_read("item()", self);
+  const auto tallies = tallies_here();
   const detail::DispatchKeyScope off(false);
   auto value = at::redispatch::_local_scalar_dense(below, self);
-  count_reads(1);
+  for (detail::TransferTally* tally : tallies) ++tally->item_reads;
   return value;
 }
 
@@ -194,9 +206,10 @@ void reading_operation(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
   const int reads = is_on_device(self) ? reads_of(name, arguments) : 0;
   if (reads == 0) return op.redispatchBoxed(below, stack);
   judge_read(name, self);
+  const auto tallies = tallies_here();
   const detail::DispatchKeyScope off(false);
   op.redispatchBoxed(below, stack);
-  count_reads(reads);
+  for (detail::TransferTally* tally : tallies) tally->item_reads += reads;
 }
 
 std::unique_ptr<detail::DispatchScope> scope_with(TransferPolicy policy) {
@@ -215,7 +228,10 @@ TORCH_LIBRARY_IMPL(aten, USE_GPU_DISPATCH_KEY, library) {
 
 }  // namespace
 
-TransferLedger::TransferLedger() : counts_(std::make_shared<detail::TransferCounts>()) {
+TransferLedger::TransferLedger() : TransferLedger(LedgerOptions()) {}
+
+TransferLedger::TransferLedger(LedgerOptions options)
+    : counts_(std::make_shared<detail::TransferCounts>(options)) {
   auto state = detail::DispatchState::current();
   state.ledgers.push_back(counts_);
   scope_ = std::make_unique<detail::DispatchScope>(state);
@@ -224,11 +240,11 @@ TransferLedger::TransferLedger() : counts_(std::make_shared<detail::TransferCoun
 TransferLedger::~TransferLedger() = default;
 
 TransferCount TransferLedger::count(TransferDirection kind) const {
-  const auto& counts = counts_->directions[static_cast<std::size_t>(kind)];
+  const auto& counts = counts_->total.directions[static_cast<std::size_t>(kind)];
   return {counts.copies, counts.bytes};
 }
 
-std::int64_t TransferLedger::item_reads() const { return counts_->item_reads; }
+std::int64_t TransferLedger::item_reads() const { return counts_->total.item_reads; }
 
 bool TransferLedger::empty() const {
   for (const auto& [kind, name] : k_directions) {
@@ -237,6 +253,8 @@ bool TransferLedger::empty() const {
   return item_reads() == 0;
 }
 
+std::vector<TransferSite> TransferLedger::sites() const { return counts_->sites(); }
+
 std::ostream& operator<<(std::ostream& out, const TransferLedger& ledger) {
   detail::TextTable table({"transfer", "copies", "bytes"});
   for (const auto& [kind, name] : k_directions) {
@@ -244,7 +262,22 @@ std::ostream& operator<<(std::ostream& out, const TransferLedger& ledger) {
     table.add_row({name, std::to_string(copies), std::to_string(bytes)});
   }
   table.add_row({"item reads", std::to_string(ledger.item_reads()), ""});
-  return out << table;
+  out << table;
+  const auto sites = ledger.sites();
+  return sites.empty() ? out : out << '\n' << sites;
+}
+
+std::ostream& operator<<(std::ostream& out, const std::vector<TransferSite>& sites) {
+  constexpr std::size_t k_most_rows = 20;
+  detail::TextTable table({"call site", "transfer", "copies", "bytes", "item reads"});
+  for (const TransferSite& site : sites | std::views::take(k_most_rows)) {
+    const auto& [kind, name] = k_directions[static_cast<std::size_t>(site.direction)];
+    table.add_row({site.where, name, std::to_string(site.copies), std::to_string(site.bytes),
+                   std::to_string(site.item_reads)});
+  }
+  out << table;
+  if (sites.size() > k_most_rows) out << "and " << sites.size() - k_most_rows << " more\n";
+  return out;
 }
 
 TransferGuard::TransferGuard(TransferPolicy policy) : scope_(scope_with(policy)) {}

@@ -25,7 +25,7 @@ using use_gpu::simulated_cuda::k_most_gpus;
 using use_gpu::simulated_cuda::k_reserved_bytes;
 
 constexpr char k_usage[] =
-    R"(simulate_gpus [--memory SIZE] [--summary] [--dry-run] COUNT PROGRAM [ARGUMENT...]
+    R"(simulate_gpus [--memory SIZE] [--summary] [--trace] [--dry-run] COUNT PROGRAM [ARGUMENT...]
 )";
 
 constexpr char k_help[] =
@@ -35,6 +35,7 @@ cuda:1 ... Values are the CPU's; times say nothing. The exit status is the progr
 
   --memory SIZE  the memory of each GPU, as in 1GiB or 512MiB (default: 8GiB; 16 MiB of it are reserved)
   --summary      when a process ends, prints its GPU activity to stderr
+  --trace        prints each copy, operation, event and wait to stderr, in the order of the program
   --dry-run      launches and counts LibTorch's own CUDA kernels; values are unspecified
   --help         prints this
 
@@ -119,7 +120,7 @@ void set_or_unset(const char* name, bool on) {
 
 int main(int argc, char** argv) {
   std::uint64_t memory = std::uint64_t{8} << 30;
-  bool summary = false, dry_run = false;
+  bool summary = false, trace = false, dry_run = false;
   int next = 1;
   for (; next < argc && argv[next][0] == '-'; ++next) {
     const std::string_view option = argv[next];
@@ -128,6 +129,8 @@ int main(int argc, char** argv) {
       return 0;
     } else if (option == "--summary") {
       summary = true;
+    } else if (option == "--trace") {
+      trace = true;
     } else if (option == "--dry-run") {
       dry_run = true;
     } else if (option == "--memory" && next + 1 < argc) {
@@ -151,6 +154,7 @@ int main(int argc, char** argv) {
   set_variable("SIMULATE_GPUS", std::to_string(*count));
   set_variable("SIMULATE_GPUS_MEMORY", std::to_string(memory));
   set_or_unset("SIMULATE_GPUS_SUMMARY", summary);
+  set_or_unset("SIMULATE_GPUS_TRACE", trace);
   set_or_unset("SIMULATE_GPUS_DRY_RUN", dry_run);
   execvp(argv[next], argv + next);
   stop("cannot run \"" + std::string(argv[next]) + "\": " + std::strerror(errno));

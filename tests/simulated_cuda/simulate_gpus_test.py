@@ -59,7 +59,7 @@ class Launcher(unittest.TestCase):
     def test_helps(self):
         ran = run("--help")
         self.assertEqual((ran.returncode, ran.stderr), (0, ""))
-        for option in ("--memory", "--summary", "--dry-run", "COUNT PROGRAM"):
+        for option in ("--memory", "--summary", "--trace", "--dry-run", "COUNT PROGRAM"):
             self.assertIn(option, ran.stdout)
 
     def test_is_the_program_and_ends_as_it_does(self):
@@ -141,6 +141,24 @@ class Program(unittest.TestCase):
         self.assertRegex(ran.stderr, r"cuda:0 +yes")
         self.assertRegex(ran.stderr, r"cuda:1 +no +0")
         self.assertNotIn("simulate_gpus", run("--summary", "2", "true").stderr)  # no GPU was used
+
+    def test_traces(self):
+        for option, convolution in (([], "aten::cudnn_convolution|aten::_convolution|aten::convolution"),
+                                    (["--dry-run"], "aten::convolution")):
+            ran = run("--trace", *option, "1", TRAIN, "1")
+            self.assertEqual(ran.returncode, 0, ran.stderr)
+            lines = ran.stderr.splitlines()
+            for line in lines:
+                self.assertRegex(line, r"^simulate_gpus: (cuda:0 stream \d+|host) +\S")
+            at = {part: [i for i, line in enumerate(lines) if re.search(part, line)] for part in
+                  ("copy host to device, pageable, 200704 bytes", convolution, "copy device to host, pinned, 4 bytes",
+                   "host +waits for cuda:0 stream 0")}
+            images, convolutions, losses, waits = at.values()
+            self.assertEqual((len(images), len(losses)), (8, 8))
+            # Each batch is copied, the network computes, the loss is read, and the program waits for it.
+            for image, loss in zip(images, losses):
+                self.assertTrue(any(image < i < loss for i in convolutions), lines)
+                self.assertIn(loss + 1, waits)
 
     def test_runs_dry(self):
         ran = run("--summary", "--dry-run", "2", TRAIN, "1")

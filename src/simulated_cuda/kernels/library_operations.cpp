@@ -27,10 +27,10 @@ namespace {
 
 using at::Tensor;
 
-void count_kernel() {
+void count_kernel(const std::string& name) {
   cudaStream_t stream = c10::cuda::getCurrentCUDAStream().stream();
   C10_CUDA_CHECK(simulated_cuda_begin_operation(stream));
-  simulated_cuda_count_operation(stream);
+  simulated_cuda_count_operation(stream, name.c_str());
 }
 
 // Zeros, so that a solver's "info" reports success.
@@ -67,7 +67,7 @@ void count_with_meta(const c10::OperatorHandle& operation, c10::DispatchKeySet,
     compute(operation, c10::DispatchKey::CPU, stack);
     return;
   }
-  count_kernel();
+  count_kernel(operation.schema().name());
   for (std::size_t r = 0; r < metas.size(); ++r) {
     const c10::IValue& result = metas[r];
     const auto same = [&](const c10::IValue& other) {
@@ -90,7 +90,7 @@ void count_with_meta(const c10::OperatorHandle& operation, c10::DispatchKeySet,
 Tensor convolution(const Tensor& input, const Tensor& weight, const std::optional<Tensor>&,
                    at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation,
                    bool transposed, at::IntArrayRef output_padding, std::int64_t groups) {
-  count_kernel();
+  count_kernel("aten::convolution");
   const auto rank = input.dim() - 2;
   const auto expanded = [&](at::IntArrayRef values) {
     return values.size() == 1 ? std::vector<std::int64_t>(static_cast<std::size_t>(rank), values[0])
@@ -113,7 +113,7 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& grad, cons
                                                         std::int64_t, std::array<bool, 3> wanted) {
   const auto gradient = [&](bool want, at::IntArrayRef sizes) {
     if (!want) return Tensor();
-    count_kernel();
+    count_kernel("aten::convolution_backward");
     return zeros(sizes, grad.options());
   };
   return {gradient(wanted[0], input.sizes()), gradient(wanted[1], weight.sizes()),

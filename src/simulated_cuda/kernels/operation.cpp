@@ -163,7 +163,7 @@ void compute(const c10::OperatorHandle& operation, c10::DispatchKey host_key,
     const InsideKernel inside;
     results = device_results(schema, arguments, call, host_results, device, writes);
   }
-  simulated_cuda_count_operation(stream);
+  simulated_cuda_count_operation(stream, schema.name().c_str());
   if (captured) {
     HostCall direct = make_call(operation, host_key, arguments, /*apart=*/false);
     direct.generators = std::move(call.generators);

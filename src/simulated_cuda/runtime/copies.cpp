@@ -7,6 +7,8 @@
 
 #include <cstring>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "counts.hpp"
@@ -16,6 +18,7 @@
 #include "interface.hpp"
 #include "pinned_memory.hpp"
 #include "streams.hpp"
+#include "trace.hpp"
 
 using namespace use_gpu::simulated_cuda;
 
@@ -41,18 +44,26 @@ Copy row(void* to, const void* from, std::size_t bytes) {
   return {to, bytes, from, bytes, bytes, 1};
 }
 
-CopyCount& count_of(const Copy& copy) {
+// Where it is counted, and what it is called in a trace.
+std::pair<CopyCount&, const char*> kind_of(const Copy& copy) {
   const auto to = device_pointer(copy.to), from = device_pointer(copy.from);
   if (to && from) {
-    return to->device == from->device ? counts().within_device : counts().between_devices;
+    if (to->device == from->device) return {counts().within_device, "copy within a device"};
+    return {counts().between_devices, "copy device to device"};
   }
-  if (to) return is_pinned(copy.from) ? counts().pinned_to_device : counts().pageable_to_device;
-  return is_pinned(copy.to) ? counts().device_to_pinned : counts().device_to_pageable;
+  if (to) {
+    if (is_pinned(copy.from)) return {counts().pinned_to_device, "copy host to device, pinned"};
+    return {counts().pageable_to_device, "copy host to device, pageable"};
+  }
+  if (is_pinned(copy.to)) return {counts().device_to_pinned, "copy device to host, pinned"};
+  return {counts().device_to_pageable, "copy device to host, pageable"};
 }
 
 void count_copy(const CUstream_st& stream, const Copy& copy) {
   if (!device_pointer(copy.to) && !device_pointer(copy.from)) return;
-  count(stream, [&counted = count_of(copy), bytes = copy.bytes()] { counted.add(bytes); });
+  const auto& [counted, name] = kind_of(copy);
+  count(stream, [&counted = counted, bytes = copy.bytes()] { counted.add(bytes); });
+  if (is_traced()) trace(stream, name + (", " + std::to_string(copy.bytes())) + " bytes");
 }
 
 // What a copy overwrites, to be put back after a capture.
@@ -102,6 +113,7 @@ cudaError_t set(void* address, int value, std::size_t bytes, cudaStream_t handle
   if (!is_allocated(address, bytes)) return fail(cudaErrorInvalidValue);
   CUstream_st& stream = stream_of(handle);
   count(stream, [] { ++counts().memory_sets; });
+  if (is_traced()) trace(stream, "memory set, " + std::to_string(bytes) + " bytes");
   const auto step = [place = simulated_cuda_host_address(address), value, bytes] {
     std::memset(place, value, bytes);
   };

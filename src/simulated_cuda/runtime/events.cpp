@@ -9,6 +9,7 @@
 #include "counts.hpp"
 #include "devices.hpp"
 #include "errors.hpp"
+#include "trace.hpp"
 
 using namespace use_gpu::simulated_cuda;
 
@@ -46,13 +47,15 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
   CUstream_st& stream = stream_of(handle);
   // A recorded event is not ready before something waits for it, even if the stream had no work.
   if (!stream.recording) submit(stream, [] {});
+  if (is_traced()) trace(stream, "event");
   const std::scoped_lock lock(mutex);
   *event = {.is_recorded = true,
             .moment = stream.recording ? Moment{} : Moment{stream.queue, stream.queue->end()},
             .recording = stream.recording,
             .captured = stream.recording ? &stream : nullptr,
             .given = stream.recording ? stream.recording->given[&stream] : 0,
-            .time = std::chrono::steady_clock::now()};
+            .time = std::chrono::steady_clock::now(),
+            .stream = stream.name()};
   return cudaSuccess;
 }
 
@@ -74,6 +77,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   ++counts().event_synchronizations;
   const CUevent_st recorded = copy_of(event);
   if (recorded.recording) return fail(cudaErrorStreamCaptureUnsupported);
+  if (is_traced()) trace_host_wait("an event of " + recorded.stream);
   recorded.moment.finish();
   return take_failure();
 }
@@ -92,6 +96,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
   SIMULATED_CUDA_ENTER();
   CUstream_st& stream = stream_of(handle);
   const CUevent_st recorded = copy_of(event);
+  if (is_traced() && recorded.is_recorded)
+    trace(stream, "waits for an event of " + recorded.stream);
   if (recorded.recording) {  // the stream joins the capture, which the default stream cannot
     Recording& recording = *recorded.recording;
     if (&stream != handle) {

@@ -14,6 +14,7 @@
 #include "errors.hpp"
 #include "interface.hpp"
 #include "streams.hpp"
+#include "trace.hpp"
 
 using namespace use_gpu::simulated_cuda;
 
@@ -102,6 +103,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   SIMULATED_CUDA_ENTER();
   ++counts().graph_launches;
   for (const auto& add : exec->recording->counted) add();
+  if (is_traced()) trace(stream_of(stream), "graph launch");
   submit(stream_of(stream), [recording = exec->recording] {
     for (const Work& step : recording->steps) step();
   });

@@ -21,7 +21,8 @@ void* simulated_cuda_host_address(const void* address);
 cudaError_t simulated_cuda_begin_operation(cudaStream_t stream);
 
 /// Counts an operation of the stream: now, or at each replay of the graph that is captured from it.
-void simulated_cuda_count_operation(cudaStream_t stream);
+/// `name` is for the trace.
+void simulated_cuda_count_operation(cudaStream_t stream, const char* name);
 
 /// Whether what a kernel writes must be hidden from other streams until they wait for it. Not
 /// needed while there is only the default stream.
@@ -62,6 +63,10 @@ bool simulated_cuda_thread_has_context();
 
 /// A row of the summary, for tests: "host to device copies", "stream synchronizations" ...
 std::uint64_t simulated_cuda_count(const char* row);
+
+/// Has each line of the trace (simulate_gpus --trace) given to that function instead of printed; to
+/// none if null. One call at a time.
+void simulated_cuda_set_trace(void (*line)(const char* text));
 
 /// Replaces the faults of the environment, and restarts the counts of calls.
 void simulated_cuda_set_faults(const char* faults);

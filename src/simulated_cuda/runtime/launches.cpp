@@ -17,6 +17,7 @@
 #include "interface.hpp"
 #include "settings.hpp"
 #include "streams.hpp"
+#include "trace.hpp"
 
 using namespace use_gpu::simulated_cuda;
 
@@ -51,7 +52,7 @@ std::string name_of(const void* function) {
 
 cudaError_t launch(const void* function, cudaStream_t stream) {
   if (settings().dry_run) {
-    simulated_cuda_count_operation(stream);
+    simulated_cuda_count_operation(stream, is_traced() ? name_of(function).c_str() : "");
     submit(stream_of(stream), [] {});
     return cudaSuccess;
   }

@@ -67,6 +67,7 @@ Settings read() {
   settings.memory_bytes = number(variable("SIMULATE_GPUS_MEMORY"), std::uint64_t{8} << 30);
   settings.summary = !variable("SIMULATE_GPUS_SUMMARY").empty();
   settings.dry_run = !variable("SIMULATE_GPUS_DRY_RUN").empty();
+  settings.trace = !variable("SIMULATE_GPUS_TRACE").empty();
   settings.driver_version = number(variable("SIMULATE_GPUS_DRIVER_VERSION"), CUDART_VERSION);
   std::istringstream others{std::string(variable("SIMULATE_GPUS_MEMORY_OF_OTHERS"))};
   for (std::string bytes; std::getline(others, bytes, ',');)

@@ -20,6 +20,7 @@ struct Settings {
   std::uint64_t memory_bytes = 0;  ///< SIMULATE_GPUS_MEMORY, of each card
   bool summary = false;            ///< SIMULATE_GPUS_SUMMARY
   bool dry_run = false;            ///< SIMULATE_GPUS_DRY_RUN
+  bool trace = false;              ///< SIMULATE_GPUS_TRACE
   int driver_version = 0;          ///< SIMULATE_GPUS_DRIVER_VERSION: 12040 is one for CUDA 12.4
   /// SIMULATE_GPUS_MEMORY_OF_OTHERS: what other processes use of each card, in bytes: "1048576,0".
   std::vector<std::uint64_t> memory_of_others;

@@ -14,6 +14,7 @@
 #include "errors.hpp"
 #include "interface.hpp"
 #include "settings.hpp"
+#include "trace.hpp"
 
 namespace use_gpu::simulated_cuda {
 namespace {
@@ -21,8 +22,9 @@ namespace {
 // Never destroyed: LibTorch uses streams until the very end of a process.
 struct Streams {
   std::array<CUstream_st, k_most_gpus> default_streams;
-  std::mutex mutex;  // guards `made` and which stream is captured
+  std::mutex mutex;  // guards the rest, and which stream is captured
   std::set<CUstream_st*> made;
+  int count_made = 0;
 };
 
 Streams& streams() {
@@ -185,8 +187,10 @@ cudaError_t simulated_cuda_begin_operation(cudaStream_t handle) {
   return cudaSuccess;
 }
 
-void simulated_cuda_count_operation(cudaStream_t stream) {
-  count(stream_of(stream), [] { ++counts().operations; });
+void simulated_cuda_count_operation(cudaStream_t handle, const char* name) {
+  const CUstream_st& stream = stream_of(handle);
+  count(stream, [] { ++counts().operations; });
+  if (is_traced()) trace(stream, name);
 }
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
@@ -196,6 +200,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, i
                             .priority = priority,
                             .waits_for_default_stream = (flags & cudaStreamNonBlocking) == 0};
   const std::scoped_lock lock(streams().mutex);
+  (*stream)->number = ++streams().count_made;
   streams().made.insert(*stream);
   made_streams = true;
   return cudaSuccess;
@@ -234,6 +239,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
     return fail(cudaErrorStreamCaptureUnsupported);
   }
   ++counts().stream_synchronizations;
+  if (is_traced()) trace_host_wait(stream.name());
   finish(stream);
   return take_failure();
 }
@@ -256,6 +262,7 @@ cudaError_t cudaDeviceSynchronize() {
   if (is_capturing_on(current_device())) return fail(cudaErrorStreamCaptureUnsupported);
   make_context(current_device());
   ++counts().device_synchronizations;
+  if (is_traced()) trace_host_wait("cuda:" + std::to_string(current_device()));
   finish_device(current_device());
   return take_failure();
 }

@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "queue.hpp"
@@ -63,9 +64,15 @@ bool is_capturing_on(int device);
 
 struct CUstream_st {
   int device = 0;
+  int number = 0;  // in the order in which they were made; 0 is the default stream
   int priority = 0;
   bool waits_for_default_stream = false;
   std::shared_ptr<use_gpu::simulated_cuda::Queue> queue =
       std::make_shared<use_gpu::simulated_cuda::Queue>();
   std::shared_ptr<use_gpu::simulated_cuda::Recording> recording = {};  // while it is captured
+
+  /// "cuda:0 stream 3"
+  [[nodiscard]] std::string name() const {
+    return "cuda:" + std::to_string(device) + " stream " + std::to_string(number);
+  }
 };

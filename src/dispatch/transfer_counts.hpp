@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+//
+// What a ledger counts, in total and for each call site.
+#pragma once
+
+#include <use_gpu/transfers.hpp>
+
+#include <array>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "dispatch/call_stack.hpp"
+
+namespace use_gpu::detail {
+
+/// Backward passes add from several threads.
+struct TransferTally {
+  struct Direction {
+    std::atomic<std::int64_t> copies = 0;
+    std::atomic<std::uint64_t> bytes = 0;
+  };
+  std::array<Direction, 3> directions;  // by TransferDirection
+  std::atomic<std::int64_t> item_reads = 0;
+};
+
+/// The counts of a ledger. Thread-safe.
+struct TransferCounts {
+  explicit TransferCounts(LedgerOptions options) : has_sites(options.call_sites) {}
+
+  /// That of a call site; it stays where it is.
+  TransferTally& of(const CallStack& stack);
+  [[nodiscard]] std::vector<TransferSite> sites() const;
+
+  const bool has_sites;
+  TransferTally total;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<CallStack, TransferTally> by_stack_;
+};
+
+}  // namespace use_gpu::detail

@@ -15,6 +15,7 @@
 #include <use_gpu/transfers.hpp>
 
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <sstream>
@@ -251,6 +252,47 @@ TEST(CallSites, OfABackwardPassInAnomalyMode) {
   const auto sites = sites_of([&] { loss.backward(); });
   ASSERT_EQ(sites.size(), 1U);
   EXPECT_TRUE(is_at(sites[0].where, "backward of " + expected_site("moved")));
+
+  const at::Tensor other = idioms::Reading::apply(w.x.clone().requires_grad_()).sum();
+  expect_site("idioms::Reading::backward", [&] { other.backward(); });
+}
+
+#ifdef USE_GPU_TEST_LINES
+// An optimizing compiler has this in its caller; only debug information knows it then.
+template <class Number>
+void adds_up(const World& w) {
+  HERE(w.x.sum().item<Number>());
+}
+
+TEST(CallSites, NameInlinedFunctions) {
+  USE_GPU_TEST_NEEDS(1);
+  if (!has_libdw()) GTEST_SKIP() << "needs libdw";
+  const World w;
+  expect_site("adds_up<float>", [&] { adds_up<float>(w); });
+  const auto sites = sites_of([&] {
+    const auto inner = [&] { HERE(w.x.cpu()); };
+    inner();
+  });
+  ASSERT_EQ(sites.size(), 1U);
+  EXPECT_TRUE(use_gpu::test::has(sites[0].where, "CallSites_NameInlinedFunctions_Test::TestBody"));
+  EXPECT_TRUE(sites[0].where.ends_with("(...) call_sites_test.cpp:" + std::to_string(line)));
+}
+#endif
+
+TEST(CallSites, AreReadWhileOthersAdd) {
+  USE_GPU_TEST_NEEDS(2);
+  World w;
+  const TransferLedger ledger({.call_sites = true});
+  use_gpu::parallel_on({use_gpu::gpu(0), use_gpu::gpu(1), use_gpu::gpu(1)},
+                       [&](c10::Device, int i) {
+                         for (int round = 0; round < 50; ++round) {
+                           static_cast<void>(i == 0 ? w.x.cpu() : w.host.to(w.device));
+                           if (i == 2 && round % 10 == 0) static_cast<void>(ledger.sites());
+                         }
+                       });
+  std::int64_t copies = 0;
+  for (const TransferSite& site : ledger.sites()) copies += site.copies;
+  EXPECT_EQ(copies, 150);
 }
 
 TEST(CallSites, AddUpToTheCounts) {

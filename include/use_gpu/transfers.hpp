@@ -107,8 +107,8 @@ class TransferLedger {
   /// True if nothing was transferred or read.
   [[nodiscard]] bool empty() const;
 
-  /// By call site, most bytes first; empty unless asked for. Reads symbols and debug information:
-  /// that may take a second.
+  /// By call site, most bytes first; empty unless asked for. Reads symbols and debug information
+  /// of the program and of the libraries that are still loaded, which may take a second.
   [[nodiscard]] std::vector<TransferSite> sites() const;
 
  private:
@@ -116,7 +116,7 @@ class TransferLedger {
   std::unique_ptr<detail::DispatchScope> scope_;
 };
 
-/// A table of the first 20.
+/// A table of the first 20 call sites, and how many more there are.
 std::ostream& operator<<(std::ostream& out, const std::vector<TransferSite>& sites);
 
 /// A table: a row for each direction, copies and bytes, and the item reads; then the call sites.

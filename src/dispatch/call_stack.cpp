@@ -11,7 +11,6 @@
 #include <cstdlib>
 #include <sstream>
 #include <string_view>
-#include <utility>
 
 #include "messages/message.hpp"
 
@@ -21,11 +20,11 @@ namespace {
 constexpr std::size_t k_deepest = 256, k_longest_name = 80;
 
 _Unwind_Reason_Code add_call(_Unwind_Context* context, void* stack) {
-  auto& addresses = *static_cast<std::vector<std::uintptr_t>*>(stack);
+  auto& calls = *static_cast<std::vector<std::uintptr_t>*>(stack);
   int is_before_call = 0;
   const std::uintptr_t address = _Unwind_GetIPInfo(context, &is_before_call);
-  if (address == 0 || addresses.size() == k_deepest) return _URC_END_OF_STACK;
-  addresses.push_back(is_before_call != 0 ? address : address - 1);  // else it is after the call
+  if (address == 0 || calls.size() == k_deepest) return _URC_END_OF_STACK;
+  calls.push_back(is_before_call != 0 ? address : address - 1);  // else it is after the call
   return _URC_NO_REASON;
 }
 
@@ -37,22 +36,24 @@ struct FirstWarning : c10::WarningHandler {
   std::string text;
 };
 
-// The calls that made a step of the backward pass. LibTorch keeps them as a text, private to
-// AnomalyMetadata, and gives it out as a warning: "frame #3: train() + 0x4 (0x7f1e in /bin/train)".
+// The calls that made a step of the backward pass. LibTorch keeps them as a private text, and gives
+// that out as a warning: "frame #3: train() + 0x4 (0x7f1e in /bin/train)", or "... [0x7f1e]" if it
+// cannot read its own line. print_stack() changes what it is called on: a copy.
 std::vector<std::uintptr_t> forward_calls(torch::autograd::Node& step) {
   FirstWarning warning;
   {
     const c10::WarningUtils::WarningHandlerGuard guard(&warning);
-    step.metadata()->print_stack("");
+    torch::autograd::AnomalyMetadata copy = *step.metadata();
+    copy.print_stack("");
   }
-  std::vector<std::uintptr_t> addresses;
+  std::vector<std::uintptr_t> calls;
   std::istringstream lines(warning.text);
   for (std::string line; std::getline(lines, line);) {
-    const auto number = line.rfind("(0x");
+    const auto number = std::min(line.rfind("(0x"), line.rfind("[0x"));
     if (!line.starts_with("frame #") || number == line.npos) continue;
-    addresses.push_back(std::strtoull(line.c_str() + number + 1, nullptr, 16) - 1);
+    calls.push_back(std::strtoull(line.c_str() + number + 1, nullptr, 16) - 1);
   }
-  return addresses;
+  return calls;
 }
 
 bool consume(std::string_view& text, std::string_view prefix) {
@@ -82,30 +83,34 @@ std::string_view outermost_scope(std::string_view name) {
 // transfer and the code that wants it. Inline functions of these are in the program itself; and
 // their libraries have functions without a name.
 bool is_between(const Frame& frame) {
-  for (const char* library :
-       {"libtorch", "libc10", "libuse_gpu", "libsimulated", "libstdc++", "libc"}) {
-    std::string_view object = frame.object;
-    if (consume(object, library) && (object.starts_with('.') || object.starts_with('_')))
-      return true;
-  }
+  constexpr std::string_view k_libraries[] = {"libtorch",
+                                              "libtorch_cpu",
+                                              "libtorch_cuda",
+                                              "libtorch_cuda_linalg",
+                                              "libtorch_hip",
+                                              "libtorch_xpu",
+                                              "libtorch_python",
+                                              "libc10",
+                                              "libc10_cuda",
+                                              "libc10_hip",
+                                              "libc10_xpu",
+                                              "libuse_gpu",
+                                              "libuse_gpu_communicator",
+                                              "libsimulated_kernels",
+                                              "libstdc++",
+                                              "libc"};
   constexpr std::string_view k_scopes[] = {"at", "c10", "torch", "use_gpu", "std", "__gnu_cxx"};
-  return std::ranges::count(k_scopes, outermost_scope(frame.function)) > 0;
+  const std::string_view object = frame.object;
+  return std::ranges::count(k_libraries, object.substr(0, object.find(".so"))) > 0 ||
+         std::ranges::count(k_scopes, outermost_scope(frame.function)) > 0;
 }
 
 bool is_backward_pass(const Frame& frame) {
   return frame.function.starts_with("_ZN5torch8autograd6Engine");
 }
 
-// A function's name for people: without its return type, and "(...)" for the parameters.
-std::string readable(const std::string& function) {
-  std::string name = c10::demangle(function.c_str());
-  const auto erase_all = [&](std::string_view part) {
-    for (auto at = name.find(part); at != name.npos; at = name.find(part, at)) {
-      name.erase(at, part.size());
-    }
-  };
-  erase_all("(anonymous namespace)::");
-  erase_all("(anonymous)::");
+// A demangled name without its return type and its parameters.
+std::string shortened(std::string name) {
   // The parameters end at the last parenthesis: const or [clone .cold] may follow.
   int depth = 0;
   for (auto at = name.rfind(')'); at < name.size(); --at) {
@@ -114,14 +119,25 @@ std::string readable(const std::string& function) {
     name.resize(at);
     break;
   }
-  if (name.ends_with('>')) {  // only templates' names have a return type
-    depth = 0;
-    for (auto at = name.size() - 1; at < name.size(); --at) {
-      const char c = name[at];
-      depth += (c == '>' || c == ')' || c == '}') - (c == '<' || c == '(' || c == '{');
-      if (c != ' ' || depth != 0) continue;
-      name.erase(0, at + 1);
-      break;
+  if (!name.ends_with('>')) return name;  // only templates' names have a return type
+  depth = 0;
+  for (auto at = name.size() - 1; at > 0; --at) {
+    const char c = name[at];
+    depth += (c == '>' || c == ')' || c == '}') - (c == '<' || c == '(' || c == '{');
+    if (c != ' ' || depth != 0 || name[at - 1] == '<') continue;  // "operator<< <int>"
+    name.erase(0, at + 1);
+    break;
+  }
+  return name;
+}
+
+// For people; "(...)" stands for the parameters.
+std::string readable(const std::string& function) {
+  std::string name =
+      function.starts_with("_Z") ? shortened(c10::demangle(function.c_str())) : function;
+  for (const std::string_view part : {"(anonymous namespace)::", "(anonymous)::"}) {
+    for (auto at = name.find(part); at != name.npos; at = name.find(part, at)) {
+      name.erase(at, part.size());
     }
   }
   return clipped(name, k_longest_name) + "(...)";
@@ -141,31 +157,37 @@ std::string text_of(const Frame& frame) {
 
 CallStack CallStack::here() {
   CallStack stack;
+  _Unwind_Backtrace(&add_call, &stack.calls);
   if (torch::autograd::AnomalyMode::is_enabled()) {
-    if (const auto step = torch::autograd::get_current_node()) {
-      stack.addresses = forward_calls(*step);
-      stack.is_of_forward = !stack.addresses.empty();
-      if (stack.is_of_forward) return stack;
-    }
+    if (const auto step = torch::autograd::get_current_node()) stack.forward = forward_calls(*step);
   }
-  _Unwind_Backtrace(&add_call, &stack.addresses);
   return stack;
 }
 
-std::string CallSiteNames::name(const CallStack& stack) {
-  std::string nameless;  // the first one; perhaps a caller's name says more
-  const std::string prefix = stack.is_of_forward ? "backward of " : "";
-  for (const std::uintptr_t address : stack.addresses) {
-    auto known = known_.find(address);
-    if (known == known_.end()) known = known_.emplace(address, symbols_.frames_at(address)).first;
-    for (const Frame& frame : known->second) {
-      if (is_backward_pass(frame)) return "backward";
+const std::vector<Frame>& CallSiteNames::frames_at(std::uintptr_t address) {
+  auto known = known_.find(address);
+  if (known == known_.end()) known = known_.emplace(address, symbols_.frames_at(address)).first;
+  return known->second;
+}
+
+std::string CallSiteNames::first_name(const std::vector<std::uintptr_t>& calls) {
+  const Frame* nameless = nullptr;  // the first such; a caller in the same program says more
+  for (const std::uintptr_t address : calls) {
+    for (const Frame& frame : frames_at(address)) {
+      if (is_backward_pass(frame)) return nameless != nullptr ? text_of(*nameless) : "backward";
       if (is_between(frame)) continue;
-      if (!frame.function.empty()) return prefix + text_of(frame);
-      if (nameless.empty()) nameless = prefix + text_of(frame);
+      if (nameless == nullptr && frame.function.empty()) nameless = &frame;
+      if (nameless != nullptr && frame.object != nameless->object) return text_of(*nameless);
+      if (!frame.function.empty()) return text_of(frame);
     }
   }
-  return nameless.empty() ? "unknown" : nameless;
+  return nameless != nullptr ? text_of(*nameless) : "unknown";
+}
+
+std::string CallSiteNames::name(const CallStack& stack) {
+  const std::string name = first_name(stack.calls);
+  const std::string made = name == "backward" ? first_name(stack.forward) : "unknown";
+  return made == "unknown" ? name : "backward of " + made;
 }
 
 }  // namespace use_gpu::detail

@@ -4,27 +4,28 @@
 // site, which reads symbols and debug information, happens later, when a ledger is read.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "dispatch/symbols.hpp"
 
 namespace use_gpu::detail {
 
-/// The calls that a thread is in.
+/// The calls that a thread is in: an address in the instruction of each, the innermost first.
 struct CallStack {
-  /// In the instruction of each call, the innermost first.
-  std::vector<std::uintptr_t> addresses;
-  /// The calls of the forward pass that made the step of the backward pass which is running.
-  bool is_of_forward = false;
+  std::vector<std::uintptr_t> calls;
+  /// In a backward pass in LibTorch's anomaly mode: those that made its step in the forward pass.
+  std::vector<std::uintptr_t> forward;
 
-  /// Of this thread, now; in a backward pass in anomaly mode, of the forward pass.
+  /// Of this thread, now.
   static CallStack here();
 
-  auto operator<=>(const CallStack&) const = default;
+  bool operator<(const CallStack& other) const {
+    return std::tie(calls, forward) < std::tie(other.calls, other.forward);
+  }
 };
 
 /// Names the call sites of stacks, and remembers what it has looked up. Not thread-safe.
@@ -32,10 +33,13 @@ class CallSiteNames {
  public:
   /// The first function of the stack that is not LibTorch's, this library's or C++'s, with its line
   /// if the program has debug information: "train(...) train.cpp:41", else "train(...) + 0x2f".
-  /// "backward" if the backward pass comes first.
+  /// "backward" if the backward pass comes first, with the forward pass's call site if known.
   std::string name(const CallStack& stack);
 
  private:
+  const std::vector<Frame>& frames_at(std::uintptr_t address);
+  std::string first_name(const std::vector<std::uintptr_t>& calls);
+
   Symbols symbols_;
   std::map<std::uintptr_t, std::vector<Frame>> known_;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <dlfcn.h>
 
+#include <bit>
 #include <filesystem>
 
 #include "dispatch/symbols.hpp"
@@ -15,7 +16,7 @@ Symbols::~Symbols() = default;
 std::vector<Frame> Symbols::frames_at(std::uintptr_t address) const {
   Frame frame;
   Dl_info found{};
-  if (dladdr(reinterpret_cast<void*>(address), &found) != 0) {
+  if (dladdr(std::bit_cast<void*>(address), &found) != 0) {
     frame.object = std::filesystem::path(found.dli_fname).filename();
     if (found.dli_sname != nullptr) frame.function = found.dli_sname;
     const void* const start = found.dli_sname != nullptr ? found.dli_saddr : found.dli_fbase;

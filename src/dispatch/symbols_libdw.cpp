@@ -5,7 +5,7 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <span>
+#include <utility>
 
 #include "dispatch/symbols.hpp"
 
@@ -15,24 +15,6 @@ namespace {
 std::string file_name(const char* path) {
   return path == nullptr ? "" : std::filesystem::path(path).filename().string();
 }
-
-// The entries that enclose one, which comes first.
-class Scopes {
- public:
-  explicit Scopes(Dwarf_Die& entry) : count_(dwarf_getscopes_die(&entry, &scopes_)) {}
-  Scopes(Dwarf_Die& unit, Dwarf_Addr address) : count_(dwarf_getscopes(&unit, address, &scopes_)) {}
-  ~Scopes() { std::free(scopes_); }
-  Scopes(const Scopes&) = delete;
-  Scopes& operator=(const Scopes&) = delete;
-
-  [[nodiscard]] std::span<Dwarf_Die> all() const {
-    return {scopes_, count_ < 0 ? 0 : static_cast<std::size_t>(count_)};
-  }
-
- private:
-  Dwarf_Die* scopes_ = nullptr;
-  int count_;
-};
 
 // The entry that declares a function: what an inlined or a separate definition refers to.
 Dwarf_Die declaration_of(Dwarf_Die entry) {
@@ -46,22 +28,66 @@ Dwarf_Die declaration_of(Dwarf_Die entry) {
   return entry;
 }
 
-// The mangled name; for a function that only its file knows, the names of what encloses it.
+bool is_namespace_or_class(Dwarf_Die& entry) {
+  const int tag = dwarf_tag(&entry);
+  return tag == DW_TAG_namespace || tag == DW_TAG_class_type || tag == DW_TAG_structure_type;
+}
+
+// The entry's names from its outermost namespace on: "train::Net::forward".
+std::string qualified_name(const Dwarf_Die& entry) {
+  Dwarf_Die declaration = declaration_of(entry);
+  const char* const own = dwarf_diename(&declaration);
+  std::string name = own != nullptr ? own : "(anonymous)";
+  Dwarf_Die* scopes = nullptr;
+  const int count = dwarf_getscopes_die(&declaration, &scopes);
+  for (int i = 1; i < count; ++i) {
+    const bool is_function = dwarf_tag(&scopes[i]) == DW_TAG_subprogram;
+    if (!is_function && !is_namespace_or_class(scopes[i])) continue;
+    if (is_function) {  // its own scopes are those of its declaration
+      name = qualified_name(scopes[i]) + "::" + name;
+      break;
+    }
+    const char* const scope = dwarf_diename(&scopes[i]);
+    name = (scope != nullptr ? scope : std::string("(anonymous)")) + "::" + name;
+  }
+  std::free(scopes);
+  return name;
+}
+
+// The mangled name; or, for what only its file knows, the qualified one.
 std::string function_name(Dwarf_Die function) {
   Dwarf_Attribute attribute;
-  if (dwarf_attr_integrate(&function, DW_AT_linkage_name, &attribute) != nullptr) {
-    return dwarf_formstring(&attribute);
-  }
-  Dwarf_Die declaration = declaration_of(function);
-  const Scopes enclosing(declaration);
-  std::string name;
-  for (Dwarf_Die& scope : enclosing.all()) {
-    if (dwarf_tag(&scope) == DW_TAG_compile_unit) break;
-    const char* const own = dwarf_diename(&scope);
-    const std::string part = own != nullptr ? own : "(anonymous)";
-    name = name.empty() ? part : part + "::" + name;
-  }
-  return name;
+  const char* const mangled =
+      dwarf_formstring(dwarf_attr_integrate(&function, DW_AT_linkage_name, &attribute));
+  return mangled != nullptr ? mangled : qualified_name(function);
+}
+
+// Adds the functions that contain the address, the innermost inlined one first, and tells whether
+// there are any. (dwarf_getscopes does not enter namespaces, where Clang puts functions.)
+bool add_functions(Dwarf_Die& parent, Dwarf_Addr address, std::vector<Dwarf_Die>& functions) {
+  Dwarf_Die child;
+  if (dwarf_child(&parent, &child) != 0) return false;
+  do {
+    const int tag = dwarf_tag(&child);
+    const bool is_function = tag == DW_TAG_subprogram;
+    const bool contains = dwarf_haspc(&child, address) == 1;
+    // A function's own entry may contain those of its local classes.
+    if (!contains && !is_function && !is_namespace_or_class(child)) continue;
+    const bool found = add_functions(child, address, functions);
+    if (contains && (is_function || tag == DW_TAG_inlined_subroutine)) functions.push_back(child);
+    if (found || contains) return !functions.empty();
+  } while (dwarf_siblingof(&child, &child) == 0);
+  return false;
+}
+
+// Those of a unit; what -gsplit-dwarf has put into another file is read there.
+std::vector<Dwarf_Die> functions_at(Dwarf_Die& unit, Dwarf_Addr address) {
+  std::uint8_t kind = 0;
+  Dwarf_Die split;
+  dwarf_cu_info(unit.cu, nullptr, &kind, nullptr, &split, nullptr, nullptr, nullptr);
+  std::vector<Dwarf_Die> functions;
+  add_functions(kind == DW_UT_skeleton ? split : unit, address, functions);
+  return functions;
 }
 
 struct Place {
@@ -143,18 +169,19 @@ std::vector<Frame> Symbols::frames_at(std::uintptr_t address) const {
   Dwarf_Addr bias = 0;
   Dwarf_Die* const unit = find_unit(module, address, bias);
   if (unit == nullptr) return {outer};
+  const std::vector<Dwarf_Die> functions = functions_at(*unit, address - bias);
+  if (functions.empty()) return {outer};  // without them a line may be an inlined function's
   std::vector<Frame> frames;
   Place place = place_at(*unit, address - bias);
-  // The scopes of an address lead from an inlined function to where that is declared; those of its
-  // entry lead to the function that it is inlined in.
-  const Scopes scopes(*unit, address - bias);
-  if (!scopes.all().empty()) {
-    const Scopes callers(scopes.all().front());
-    for (Dwarf_Die& scope : callers.all()) {
-      if (dwarf_tag(&scope) != DW_TAG_inlined_subroutine) continue;
-      frames.push_back({function_name(scope), place.file, place.line, outer.object});
-      place = call_of(scope, *unit);
-    }
+  for (Dwarf_Die function : functions) {
+    if (dwarf_tag(&function) == DW_TAG_subprogram) break;
+    Frame frame{function_name(function), place.file, place.line, outer.object};
+    // Clang's -g1 has neither namespaces nor mangled names: one of another file may be LibTorch's.
+    const bool has_scope =
+        frame.function.starts_with("_Z") || frame.function.find("::") != frame.function.npos;
+    if (has_scope || place.file == file_name(dwarf_diename(unit)))
+      frames.push_back(std::move(frame));
+    place = call_of(function, *unit);
   }
   outer.file = place.file;
   outer.line = place.line;

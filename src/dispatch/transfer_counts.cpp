@@ -27,7 +27,8 @@ std::vector<TransferSite> TransferCounts::sites() const {
       const auto& [copies, bytes] = tally->directions[static_cast<std::size_t>(kind)];
       const bool has_reads = kind == TransferDirection::device_to_host && tally->item_reads > 0;
       if (copies == 0 && !has_reads) continue;
-      TransferSite& site = found.try_emplace({where, kind}, where, kind, 0, 0, 0).first->second;
+      TransferSite& site =
+          found.try_emplace({where, kind}, TransferSite{where, kind, 0, 0, 0}).first->second;
       site.copies += copies;
       site.bytes += bytes;
       if (has_reads) site.item_reads += tally->item_reads;
@@ -35,8 +36,9 @@ std::vector<TransferSite> TransferCounts::sites() const {
   }
   std::vector<TransferSite> sites;
   for (auto& [key, site] : found) sites.push_back(std::move(site));
-  std::ranges::stable_sort(sites, std::ranges::greater(), [](const TransferSite& site) {
-    return std::tuple(site.bytes, site.item_reads, site.copies);
+  std::ranges::sort(sites, [](const TransferSite& a, const TransferSite& b) {
+    return std::tie(b.bytes, b.item_reads, b.copies, a.where) <
+           std::tie(a.bytes, a.item_reads, a.copies, b.where);
   });
   return sites;
 }

@@ -8,9 +8,9 @@
 #include <use_gpu/errors.hpp>
 #include <use_gpu/log.hpp>
 
+#include <algorithm>
 #include <optional>
 #include <ostream>
-#include <ranges>
 #include <utility>
 
 #include "dispatch/dispatch_scope.hpp"
@@ -270,7 +270,8 @@ std::ostream& operator<<(std::ostream& out, const TransferLedger& ledger) {
 std::ostream& operator<<(std::ostream& out, const std::vector<TransferSite>& sites) {
   constexpr std::size_t k_most_rows = 20;
   detail::TextTable table({"call site", "transfer", "copies", "bytes", "item reads"});
-  for (const TransferSite& site : sites | std::views::take(k_most_rows)) {
+  for (std::size_t i = 0; i < std::min(sites.size(), k_most_rows); ++i) {
+    const TransferSite& site = sites[i];
     const auto& [kind, name] = k_directions[static_cast<std::size_t>(site.direction)];
     table.add_row({site.where, name, std::to_string(site.copies), std::to_string(site.bytes),
                    std::to_string(site.item_reads)});

@@ -61,8 +61,8 @@ std::pair<CopyCount&, const char*> kind_of(const Copy& copy) {
 
 void count_copy(const CUstream_st& stream, const Copy& copy) {
   if (!device_pointer(copy.to) && !device_pointer(copy.from)) return;
-  const auto& [counted, name] = kind_of(copy);
-  count(stream, [&counted = counted, bytes = copy.bytes()] { counted.add(bytes); });
+  const auto& [total, name] = kind_of(copy);
+  count(stream, [&counted = total, bytes = copy.bytes()] { counted.add(bytes); });
   if (is_traced()) trace(stream, name + (", " + std::to_string(copy.bytes())) + " bytes");
 }
 
@@ -80,6 +80,11 @@ void run(const Copy& copy) {
   for (std::size_t row = 0; row < copy.height; ++row) {
     std::memmove(to + row * copy.to_pitch, from + row * copy.from_pitch, copy.width);
   }
+}
+
+void wait_for(CUstream_st& stream) {
+  if (is_traced()) trace_host_wait(stream.name());
+  finish(stream);
 }
 
 bool is_pageable(const void* address) { return !device_pointer(address) && !is_pinned(address); }
@@ -105,7 +110,7 @@ cudaError_t start(const Copy& copy, cudaStream_t handle) {
     return cudaSuccess;
   }
   submit(stream, [copy] { run(copy); });
-  if (is_pageable(copy.from) || is_pageable(copy.to)) finish(stream);
+  if (is_pageable(copy.from) || is_pageable(copy.to)) wait_for(stream);
   return cudaSuccess;
 }
 
@@ -147,7 +152,7 @@ cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from,
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
   SIMULATED_CUDA_ENTER();
   if (const cudaError_t failed = start(row(to, from, bytes), nullptr)) return failed;
-  finish(stream_of(nullptr));
+  wait_for(stream_of(nullptr));
   return take_failure();
 }
 
@@ -159,7 +164,7 @@ cudaError_t cudaMemsetAsync(void* address, int value, std::size_t bytes, cudaStr
 cudaError_t cudaMemset(void* address, int value, std::size_t bytes) {
   SIMULATED_CUDA_ENTER();
   if (const cudaError_t failed = set(address, value, bytes, nullptr)) return failed;
-  finish(stream_of(nullptr));
+  wait_for(stream_of(nullptr));
   return take_failure();
 }
 }

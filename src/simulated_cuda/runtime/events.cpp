@@ -55,7 +55,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
             .captured = stream.recording ? &stream : nullptr,
             .given = stream.recording ? stream.recording->given[&stream] : 0,
             .time = std::chrono::steady_clock::now(),
-            .stream = stream.name()};
+            .stream = is_traced() ? stream.name() : std::string()};
   return cudaSuccess;
 }
 
@@ -77,7 +77,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   ++counts().event_synchronizations;
   const CUevent_st recorded = copy_of(event);
   if (recorded.recording) return fail(cudaErrorStreamCaptureUnsupported);
-  if (is_traced()) trace_host_wait("an event of " + recorded.stream);
+  if (is_traced() && recorded.is_recorded) trace_host_wait("an event of " + recorded.stream);
   recorded.moment.finish();
   return take_failure();
 }
@@ -96,8 +96,6 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
   SIMULATED_CUDA_ENTER();
   CUstream_st& stream = stream_of(handle);
   const CUevent_st recorded = copy_of(event);
-  if (is_traced() && recorded.is_recorded)
-    trace(stream, "waits for an event of " + recorded.stream);
   if (recorded.recording) {  // the stream joins the capture, which the default stream cannot
     Recording& recording = *recorded.recording;
     if (&stream != handle) {
@@ -111,6 +109,9 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
     begin_capture(stream, recorded.recording);
   } else if (!stream.recording && !recorded.moment.is_finished()) {
     submit(stream, [moment = recorded.moment] { moment.finish(); });
+  }
+  if (is_traced() && recorded.is_recorded) {
+    trace(stream, "waits for an event of " + recorded.stream);
   }
   make_context(stream.device);
   return cudaSuccess;

@@ -15,5 +15,5 @@ struct CUevent_st {
   const CUstream_st* captured = nullptr;  // the stream, and what it had given to the recording
   std::size_t given = 0;
   std::chrono::steady_clock::time_point time;
-  std::string stream;  // its name
+  std::string stream;  // its name, for the trace
 };

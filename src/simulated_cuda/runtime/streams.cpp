@@ -124,6 +124,7 @@ void finish_device(int device) {
 }
 
 void finish_all() {
+  if (is_traced()) trace_host_wait("all devices");
   finish_where([](const CUstream_st&) { return true; });
 }
 

@@ -47,8 +47,10 @@ void count(const CUstream_st& stream, const Work& add);
 /// Does all work of the stream. Not during a capture.
 void finish(CUstream_st& stream);
 
-/// Does all work of the device's streams, or of all streams.
+/// Does all work of the device's streams.
 void finish_device(int device);
+
+/// Does all work of all streams, for which the host waits.
 void finish_all();
 
 /// Captures from the stream: into a recording of its own, or one that another stream began.

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: MIT
 //
-// Replaces NVIDIA's driver (libcuda.so.1): the functions that LibTorch links to. The runtime does
-// not need it; LibTorch queries its contexts, and uses it to load kernels that it compiled, which
-// is refused.
+// Replaces NVIDIA's driver (libcuda.so.1): devices, contexts and look-ups. The runtime does not need
+// it; LibTorch asks it for contexts, and programs look functions up in it. Kernels that a program
+// compiles are in driver_kernels.cpp; all else is refused by name (driver_not_offered.cpp).
 #include <cuda.h>
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 
+#include <cstdio>
+#include <string>
+
+#include "driver_refusal.hpp"
 #include "runtime/interface.hpp"
 
 namespace {
@@ -19,6 +24,30 @@ CUcontext context() {
 int num_devices() {
   int count = 0;
   return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+}
+
+CUresult refuse(CUresult code, const std::string& what) {
+  return static_cast<CUresult>(
+      use_gpu::simulated_cuda::refuse_in_driver(code, what + " is not offered by simulated GPUs"));
+}
+
+// The runtime's codes are the driver's.
+CUresult result(cudaError_t code) { return static_cast<CUresult>(code); }
+
+// Asked of the runtime.
+template <class Ask>
+CUresult with_properties(CUdevice device, const Ask& ask) {
+  cudaDeviceProp properties;
+  const cudaError_t failed = cudaGetDeviceProperties(&properties, device);
+  if (failed == cudaSuccess) ask(properties);
+  return result(failed);
+}
+
+// The newest version of a function, which the header of this CUDA declares.
+void* function_called(const std::string& name) {
+  static void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  void* const newest = dlsym(driver, (name + "_v2").c_str());
+  return newest ? newest : dlsym(driver, name.c_str());
 }
 
 }  // namespace
@@ -43,21 +72,38 @@ CUresult cuDeviceGet(CUdevice* device, int ordinal) {
   return CUDA_SUCCESS;
 }
 
-// No driver features beyond the runtime: virtual memory, fabric, multicast ...
-CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute, CUdevice) {
-  *value = 0;
-  return CUDA_SUCCESS;
+CUresult cuDeviceGetName(char* name, int size, CUdevice device) {
+  return with_properties(device, [&](const cudaDeviceProp& properties) {
+    std::snprintf(name, static_cast<std::size_t>(size), "%s", properties.name);
+  });
 }
 
-// In a dry run LibTorch calls this only before it compiles a kernel, as for elementwise operations
-// on complex numbers. That needs a real GPU.
+CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
+  return with_properties(device,
+                         [&](const cudaDeviceProp& properties) { *uuid = properties.uuid; });
+}
+
+CUresult cuDeviceTotalMem(std::size_t* bytes, CUdevice device) {
+  return with_properties(
+      device, [&](const cudaDeviceProp& properties) { *bytes = properties.totalGlobalMem; });
+}
+
+// The runtime's attributes have the driver's numbers. What only the driver has, these cards lack:
+// virtual memory, fabric, multicast ...
+CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice device) {
+  return result(cudaDeviceGetAttribute(value, static_cast<cudaDeviceAttr>(attribute), device));
+}
+
 CUresult cuCtxGetCurrent(CUcontext* current) {
-  if (simulated_cuda_is_dry_run()) return CUDA_ERROR_NOT_SUPPORTED;
   *current = simulated_cuda_thread_has_context() ? context() : nullptr;
   return CUDA_SUCCESS;
 }
 
 CUresult cuCtxSetCurrent(CUcontext) { return CUDA_SUCCESS; }
+
+CUresult cuCtxGetDevice(CUdevice* device) { return result(cudaGetDevice(device)); }
+
+CUresult cuCtxSynchronize() { return result(cudaDeviceSynchronize()); }
 
 CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active) {
   *flags = 0;
@@ -70,10 +116,43 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* retained, CUdevice) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuGetErrorString(CUresult error, const char** text) {
-  *text = error == CUDA_SUCCESS
-              ? "no error"
-              : "not offered by simulated GPUs, which compile and load no kernels";
-  return CUDA_SUCCESS;
+CUresult cuDevicePrimaryCtxRelease(CUdevice) { return CUDA_SUCCESS; }
+
+// Of device memory and pinned memory.
+CUresult cuPointerGetAttribute(void* value, CUpointer_attribute attribute, CUdeviceptr address) {
+  cudaPointerAttributes found;
+  if (const cudaError_t failed =
+          cudaPointerGetAttributes(&found, reinterpret_cast<const void*>(address))) {
+    return result(failed);
+  }
+  if (found.type == cudaMemoryTypeUnregistered) return CUDA_ERROR_INVALID_VALUE;
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      *static_cast<CUdeviceptr*>(value) = address;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      *static_cast<int*>(value) = found.device;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      *static_cast<unsigned*>(value) = found.type;  // with the driver's numbers
+      return CUDA_SUCCESS;
+    default:
+      return refuse(CUDA_ERROR_NOT_SUPPORTED,
+                    "cuPointerGetAttribute of attribute " + std::to_string(attribute));
+  }
 }
+
+CUresult cuGetProcAddress(const char* name, void** function, int, cuuint64_t,
+                          CUdriverProcAddressQueryResult* found) {
+  *function = function_called(name);
+  if (found)
+    *found = *function ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  if (*function) return CUDA_SUCCESS;
+  const CUresult refused = refuse(CUDA_ERROR_NOT_FOUND, name);
+  return found ? CUDA_SUCCESS : refused;
+}
+
+// TensorPipe looks up the first version, which cuda.h no longer declares.
+#undef cuDeviceGetUuid
+CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) { return cuDeviceGetUuid_v2(uuid, device); }
 }

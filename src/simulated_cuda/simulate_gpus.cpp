@@ -151,6 +151,8 @@ int main(int argc, char** argv) {
   if (++next == argc) stop_with_usage("no program");
 
   set_variable("LD_PRELOAD", preloads());
+  // Triton links its own code to the driver, and looks for it where the linker would.
+  set_variable("TRITON_LIBCUDA_PATH", library_folder());
   set_variable("SIMULATE_GPUS", std::to_string(*count));
   set_variable("SIMULATE_GPUS_MEMORY", std::to_string(memory));
   set_or_unset("SIMULATE_GPUS_SUMMARY", summary);

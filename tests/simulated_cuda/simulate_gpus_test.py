@@ -23,6 +23,39 @@ ctypes.CDLL("libnvidia-ml.so.1").nvmlDeviceGetCount_v2(ctypes.byref(cards))
 print(code, count.value, cards.value)
 """
 
+# A program that loads and launches a kernel of its own through the driver, and asks what it knows of a card.
+DRIVER = """
+import ctypes
+driver, runtime = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL("libcudart.so.13")
+def text(code):
+    found = ctypes.c_char_p()
+    driver.cuGetErrorString(code, ctypes.byref(found))
+    return found.value.decode()
+uuid, memory, device = (ctypes.c_ubyte * 16)(), ctypes.c_void_p(), ctypes.c_int(-1)
+print(driver.cuDeviceGetUuid(uuid, 1), bytes(uuid).hex())
+runtime.cudaSetDevice(1)
+runtime.cudaMalloc(ctypes.byref(memory), ctypes.c_size_t(64))
+print(driver.cuPointerGetAttribute(ctypes.byref(device), 9, memory), device.value, driver.cuPointerGetAttribute(ctypes.byref(device), 9, uuid))
+module, function = ctypes.c_void_p(), ctypes.c_void_p()
+print(driver.cuModuleLoadData(ctypes.byref(module), b"unread"), driver.cuModuleGetFunction(ctypes.byref(function), module, b"my_kernel"))
+code = driver.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, None, None, None)
+print(code, text(code))
+"""
+
+# Kernels that LibTorch has NVRTC compile while the program runs.
+COMPILED = """
+import torch
+x = torch.ones(4, device="cuda")
+add = torch.cuda.jiterator._create_jit_fn("template <typename T> T my_add(T x, T y) { return x + y; }")
+fill = torch.cuda._compile_kernel('extern "C" __global__ void my_fill(float* x) { x[0] = 2; }', "my_fill")
+for launch in (lambda: add(x, x), lambda: fill(grid=(1, 1, 1), block=(1, 1, 1), args=[x])):
+    try:
+        launch()
+    except RuntimeError as error:
+        print(error)
+print(x.add(1).tolist())
+"""
+
 
 def run(*arguments, **environment):
     kept = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
@@ -104,6 +137,20 @@ class Launcher(unittest.TestCase):
             self.assertEqual((ran.returncode, ran.stderr.count("\n")), (2, 1), ran.stderr)
             self.assertIn(f'has "{fault}"', ran.stderr)
 
+    def test_refuses_kernels_by_name(self):
+        ran = run("2", sys.executable, "-c", DRIVER)
+        uuid, pointer, loaded, launched = ran.stdout.splitlines()
+        self.assertRegex(uuid, "^0 01")  # as NVML's begins with the card's number
+        self.assertEqual((pointer, loaded), ("0 1 1", "0 0"), ran.stderr)
+        self.assertRegex(launched, "^801 operation not supported: the CUDA kernel my_kernel was launched, which simulated GPUs cannot run")
+        counted = run("--summary", "--dry-run", "2", sys.executable, "-c", DRIVER)
+        self.assertEqual(counted.stdout.splitlines()[-1], "0 no error", counted.stderr)
+        self.assertEqual(rows(counted.stderr)["kernels"], [1])
+
+    def test_tells_triton_where_the_driver_is(self):
+        folder = run("1", "sh", "-c", "echo $TRITON_LIBCUDA_PATH").stdout.strip()
+        self.assertTrue(Path(folder, "libcuda.so.1").exists(), folder)
+
 
 class Program(unittest.TestCase):
     """train.cpp, which knows LibTorch alone."""
@@ -124,10 +171,21 @@ class Program(unittest.TestCase):
     def test_trains_as_on_the_cpu(self):
         self.compare(TRAIN)
 
-    def test_trains_in_python(self):
-        script = Path(__file__).with_name("train.py")
+    def needs_torch(self):
         if subprocess.run([sys.executable, "-c", "import torch"], capture_output=True).returncode:
             self.skipTest("this Python has no torch")
+
+    def test_cannot_launch_what_nvrtc_compiled(self):
+        self.needs_torch()
+        ran = run("1", sys.executable, "-c", COMPILED)
+        added, filled, values = ran.stdout.splitlines()
+        self.assertRegex(added, "the CUDA kernel my_add.* was launched, which simulated GPUs cannot run", ran.stderr)
+        self.assertIn("the CUDA kernel my_fill was launched, which simulated GPUs cannot run", filled)
+        self.assertEqual(values, "[2.0, 2.0, 2.0, 2.0]")  # all works again
+
+    def test_trains_in_python(self):
+        script = Path(__file__).with_name("train.py")
+        self.needs_torch()
         self.compare(sys.executable, "-W", "ignore", script)
 
     def test_is_summed_up(self):
@@ -143,15 +201,14 @@ class Program(unittest.TestCase):
         self.assertNotIn("simulate_gpus", run("--summary", "2", "true").stderr)  # no GPU was used
 
     def test_traces(self):
-        for option, convolution in (([], "aten::cudnn_convolution|aten::_convolution|aten::convolution"),
-                                    (["--dry-run"], "aten::convolution")):
+        for option in ([], ["--dry-run"]):
             ran = run("--trace", *option, "1", TRAIN, "1")
             self.assertEqual(ran.returncode, 0, ran.stderr)
             lines = ran.stderr.splitlines()
             for line in lines:
                 self.assertRegex(line, r"^simulate_gpus: (cuda:0 stream \d+|host) +\S")
             at = {part: [i for i, line in enumerate(lines) if re.search(part, line)] for part in
-                  ("copy host to device, pageable, 200704 bytes", convolution, "copy device to host, pinned, 4 bytes",
+                  ("copy host to device, pageable, 200704 bytes", "aten::_convolution", "copy device to host, pinned, 4 bytes",
                    "host +waits for cuda:0 stream 0")}
             images, convolutions, losses, waits = at.values()
             self.assertEqual((len(images), len(losses)), (8, 8))

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 
@@ -132,18 +133,18 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
   return exists(peer) ? cudaSuccess : fail(cudaErrorInvalidDevice);
 }
 
-// Functions of the driver: those that its stand-in has (driver.cpp), and for all others one that
-// refuses. LibTorch 2.15 looks all up when it starts, and throws where one is missing.
-cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned,
-                                             unsigned long long,
+// The driver's own look-up, whose codes are the runtime's. LibTorch 2.15 looks all functions up when
+// it starts, and throws where one is missing.
+cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned version,
+                                             unsigned long long flags,
                                              cudaDriverEntryPointQueryResult* result) {
   SIMULATED_CUDA_ENTER();
+  using LookUp = int(const char*, void**, int, std::uint64_t, cudaDriverEntryPointQueryResult*);
   static void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-  void* const found = driver ? dlsym(driver, name) : nullptr;
-  static const auto refuse = +[]() -> int { return cudaErrorNotSupported; };
-  *function = found ? found : reinterpret_cast<void*>(refuse);
-  if (result) *result = cudaDriverEntryPointSuccess;
-  return cudaSuccess;
+  if (driver == nullptr) return fail(cudaErrorNotSupported, "the program has no libcuda.so.1");
+  static auto* const look_up = reinterpret_cast<LookUp*>(dlsym(driver, "cuGetProcAddress_v2"));
+  return fail(
+      static_cast<cudaError_t>(look_up(name, function, static_cast<int>(version), flags, result)));
 }
 
 // Declared in a header that the compiler from PyPI lacks.

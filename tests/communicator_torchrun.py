@@ -204,6 +204,13 @@ def stopped_before_all_reduce():
     expect_said("".join(outputs), "6000ms")
 
 
+def out_of_memory_between_two_buckets():
+    statuses, outputs = ranks("Fault.OutOfMemoryBetweenTwoBuckets", victim=1)
+    expect(statuses == [0, 0, 0], "exit statuses")
+    for rank in (0, 2):
+        expect_said(outputs[rank], "127.0.0.1")
+
+
 def killed_at_the_end():
     statuses, outputs = ranks("Fault.KilledAtTheEnd", victim=0)
     expect(statuses == [-9, 0, 0], "exit statuses")

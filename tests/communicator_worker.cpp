@@ -3,6 +3,7 @@
 // One rank of the groups that communicator_torchrun.py starts. Group.* are what all ranks do
 // together; Fault.* are one scenario each, in which ranks fail or disagree: errors of the survivors
 // are checked here, exit statuses there.
+#include <c10/core/CPUAllocator.h>
 #include <signal.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/activation.h>
@@ -22,6 +23,7 @@
 
 #include <cstdlib>
 #include <iostream>
+#include <new>
 #include <thread>
 
 #include "support.hpp"
@@ -279,6 +281,25 @@ TEST(Group, RefusesNetworksThatDifferOnEveryRank) {
   EXPECT_TRUE(has(roots, "root"));
 }
 
+TEST(Group, RefusesTiesThatDifferOnEveryRank) {
+  if (group().size() == 1) GTEST_SKIP() << "one rank cannot differ";
+  torch::nn::Linear net(2, 2);
+  const auto other = net->register_parameter("other", torch::ones({2, 2}));
+  net->register_parameter("tied", group().rank() == 0 ? net->weight : other);
+  EXPECT_TRUE(has(error_of<ParameterError>([&] { broadcast_parameters(net, group()); }), "ties"));
+}
+
+// Gloo would end the process.
+TEST(Group, RefusesGradientsOfDifferentDtypesOnEveryRank) {
+  if (group().size() == 1) GTEST_SKIP() << "one rank cannot differ";
+  const auto dtype = group().rank() == 0 ? at::kDouble : at::kFloat;
+  torch::nn::Linear net(2, 2);
+  net->weight.mutable_grad() = torch::full({2, 2}, group().rank(), dtype);
+  EXPECT_TRUE(has(error_of<ParameterError>([&] { average_gradients(net, group()); }), "gradients"));
+  EXPECT_TRUE(net->weight.grad().equal(torch::full({2, 2}, group().rank(), dtype)));
+  group().barrier();  // and the group goes on
+}
+
 TEST(Group, RefusesASparseGradientOnEveryRank) {
   torch::nn::Linear net(2, 2);
   if (group().rank() == 0) {
@@ -404,6 +425,42 @@ TEST(Fault, StoppedBeforeAllReduce) {
   const auto x = torch::ones({3});
   // The script looks for the time-out: that of one rank may end the other's wait.
   said([&] { joined.all_reduce(x); });
+}
+
+// In place of LibTorch's for host memory: has none for requests of one size.
+class NoMemoryFor final : public c10::Allocator {
+ public:
+  explicit NoMemoryFor(std::size_t bytes) : bytes_(bytes) { c10::SetCPUAllocator(this); }
+  ~NoMemoryFor() override { c10::SetCPUAllocator(usual_); }
+  NoMemoryFor(const NoMemoryFor&) = delete;
+  NoMemoryFor& operator=(const NoMemoryFor&) = delete;
+
+  c10::DataPtr allocate(std::size_t bytes) override {
+    if (bytes == bytes_) throw std::bad_alloc();
+    return usual_->allocate(bytes);
+  }
+  [[nodiscard]] c10::DeleterFnPtr raw_deleter() const override { return usual_->raw_deleter(); }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override {
+    usual_->copy_data(to, from, bytes);
+  }
+
+ private:
+  std::size_t bytes_;
+  c10::Allocator* usual_ = c10::GetCPUAllocator();
+};
+
+TEST(Fault, OutOfMemoryBetweenTwoBuckets) {
+  auto joined = join_within(600'000);
+  torch::nn::Linear net(2, 2);  // the first bucket; that of float64 is the second
+  net->register_buffer("x", torch::ones({1001}, at::kDouble));
+  net->register_buffer("y", torch::ones({1003}, at::kDouble));
+  if (is_victim()) {
+    const NoMemoryFor second((1001 + 1003) * sizeof(double));
+    EXPECT_THROW(broadcast_parameters(net, joined), std::bad_alloc);
+    EXPECT_TRUE(has(said([&] { joined.barrier(); }), "no longer usable: broadcast_parameters"));
+  } else {  // it must not wait for the victim's message
+    EXPECT_TRUE(has(said([&] { broadcast_parameters(net, joined); }), "broadcast_parameters on"));
+  }
 }
 
 TEST(Fault, KilledAtTheEnd) {

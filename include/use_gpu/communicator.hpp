@@ -58,14 +58,16 @@ class Communicator;
 /// Copies the root's parameters and buffers to every rank's network, in place, in few messages.
 /// ParameterError on every rank, and nothing has changed, if the networks differ in names, shapes,
 /// dtypes or devices, or hold tensors that are not strided; ArgumentError for a root outside 0 to
-/// size() - 1, or not the same on all ranks.
+/// size() - 1, or not the same on all ranks. A rank that runs out of memory after this comparison
+/// leaves the group, and the others get a CommunicatorError; the values are then unspecified.
 void broadcast_parameters(ModuleRef net, Communicator& group, int root = 0);
 
 /// To be called on every rank after backward: averages each gradient over the ranks. Sends one or
 /// two small messages to compare, then one per 64 MB. If only some ranks have a gradient, the
 /// others count as zero and get it too. Frozen parameters are left alone. ParameterError on every
-/// rank, and nothing has changed, if the networks differ or a gradient is sparse. A rank that runs
-/// out of memory after this comparison leaves the group, and the others get a CommunicatorError.
+/// rank, and nothing has changed, if the networks or the dtypes of their gradients differ, or a
+/// gradient is sparse. Out of memory after this comparison: as broadcast_parameters, but the others
+/// may get the error in their next call.
 void average_gradients(ModuleRef net, Communicator& group);
 
 /// This process's membership of a group. Move-only. With Gloo the destructor leaves without
@@ -73,9 +75,10 @@ void average_gradients(ModuleRef net, Communicator& group);
 ///
 /// Every call returns when all ranks have done their part, on a GPU too; only the last step (a
 /// division, a copy into x) is queued on the current stream. If a peer dies, the call therefore
-/// throws CommunicatorError: at once if its connection closes, otherwise after a step makes no
-/// progress for the time-out of join. Afterwards the tensors in flight are unspecified and every
-/// further call is refused; start a new process (torchrun --max-restarts).
+/// throws CommunicatorError: at once if its connection closes, after 5 s of grace if Gloo overlooks
+/// that, and otherwise after a step makes no progress for the time-out of join, with Gloo at most
+/// 5 s later. Afterwards the tensors in flight are unspecified and every further call is refused;
+/// start a new process (torchrun --max-restarts).
 class Communicator {
  public:
   /// Joins the group that torchrun describes in RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and
@@ -108,7 +111,8 @@ class Communicator {
   /// dtypes, and an undefined, sparse or self-overlapping x.
   void all_reduce(const at::Tensor& x, ReduceOp how = ReduceOp::sum);
 
-  /// Copies the root's values, of any dtype, to x on every rank; otherwise as all_reduce.
+  /// Copies the root's values, of any dtype that is not quantized, to x on every rank; otherwise as
+  /// all_reduce.
   /// ArgumentError for a root outside 0 to size() - 1.
   void broadcast(const at::Tensor& x, int root = 0);
 

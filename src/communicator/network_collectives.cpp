@@ -14,6 +14,8 @@
 #include <use_gpu/tensor.hpp>
 #include <use_gpu/transfers.hpp>
 
+#include <map>
+#include <optional>
 #include <sstream>
 
 #include "communicator/group_state.hpp"
@@ -27,16 +29,28 @@
 namespace USE_GPU_EXPORT use_gpu {
 namespace {
 
-// A hash of all that decides which messages are sent. Of the devices, only whether each is the
-// group's own.
-std::int64_t fingerprint(const detail::NamedTensors& all, const Communicator& group) {
+// A parameter's gradient; itself where it has none, as the zeros that are sent instead are like it.
+const at::Tensor& gradient_or_itself(const at::Tensor& x) {
+  return x.grad().defined() ? x.grad() : x;
+}
+
+const at::Tensor& itself(const at::Tensor& x) { return x; }
+
+// A hash of all that decides which messages are sent. Ties and devices are numbered in the order of
+// first use, as only what is the same one matters, and whether a device is the group's own.
+std::int64_t fingerprint(const detail::NamedTensors& all, const Communicator& group,
+                         const at::Tensor& (*sent_of)(const at::Tensor&)) {
+  std::map<const at::TensorImpl*, std::size_t> tensors;
+  std::map<std::string, std::size_t> devices;
+  const auto number = [](auto& seen, const auto& key) {
+    return seen.try_emplace(key, seen.size()).first->second;
+  };
   std::ostringstream text;
   for (const auto& [name, x] : all) {
-    text << name << ' ' << x.scalar_type() << x.sizes() << same_device(x.device(), group.device());
-  }
-  for (const auto& bucket : detail::buckets(detail::distinct_tensors(all))) {
-    for (const auto i : bucket) text << ' ' << i;
-    text << ';';
+    const auto& sent = sent_of(x);
+    text << name << ' ' << number(tensors, x.unsafeGetTensorImpl()) << ' ' << x.scalar_type()
+         << sent.scalar_type() << sent.sizes() << number(devices, sent.device().str())
+         << same_device(sent.device(), group.device()) << ';';
   }
   return static_cast<std::int64_t>(c10::util::crc64(text.str()).checksum());
 }
@@ -54,8 +68,8 @@ bool agree(detail::GroupState& group, const std::string& function, const std::st
   if (!all.same_network) {
     throw ParameterError(function +
                          ": the ranks' networks differ in the names, shapes, dtypes, devices, ties "
-                         "or requires_grad of their tensors. Build the same network on every rank, "
-                         "and place it on group.device().");
+                         "or requires_grad of their tensors, or in their gradients' dtypes. Build "
+                         "the same network on every rank, and place it on group.device().");
   }
   return all.same_choice;
 }
@@ -84,6 +98,29 @@ std::vector<at::Tensor> gradients_of(const detail::NamedTensors& all,
   return gradients;
 }
 
+// Sends the tensors in few messages: broadcasts them if there is a root, else averages them over the
+// ranks. A rank that cannot go on leaves, so that none waits.
+void exchange(detail::GroupState& state, const std::string& function,
+              const std::vector<at::Tensor>& tensors, std::optional<int> root) {
+  for (const auto& bucket : detail::buckets(tensors)) {
+    const auto together = detail::select(tensors, bucket);
+    const auto flat = detail::flatten(together);
+    const bool on_nccl = state.by_nccl(flat);
+    const auto dtype = flat.scalar_type();
+    const auto wire = detail::to_wire(
+        flat, root ? dtype : *detail::reduction_dtype(dtype, ReduceOp::mean), !on_nccl);
+    if (root) {
+      state.broadcast(function, wire, *root, on_nccl);
+    } else {
+      state.all_reduce(function, wire, ReduceOp::mean, on_nccl);
+    }
+    if (root == state.rank) continue;
+    detail::from_wire(wire, flat);
+    const detail::EachCopy copies(detail::unflatten(flat, together), together);
+    detail::write_with_retry([&] { copies.run(); });
+  }
+}
+
 }  // namespace
 
 void broadcast_parameters(ModuleRef net, Communicator& group, int root) {
@@ -93,7 +130,7 @@ void broadcast_parameters(ModuleRef net, Communicator& group, int root) {
   for (const auto& [name, x] : all) {
     if (const auto why = detail::trouble_with(x); !why.empty()) trouble = cannot_send(name, why);
   }
-  const auto networks = trouble.empty() ? fingerprint(all, group) : 0;
+  const auto networks = trouble.empty() ? fingerprint(all, group, itself) : 0;
   bool same_root = false;
   try {
     same_root = agree(*group.state_, "broadcast_parameters", trouble, networks, root);
@@ -108,15 +145,11 @@ void broadcast_parameters(ModuleRef net, Communicator& group, int root) {
   if (group.size() == 1) return;
   const AllowTransfers certain;
   const c10::InferenceMode inference;
-  const auto tensors = detail::distinct_tensors(all);
-  for (const auto& bucket : detail::buckets(tensors)) {
-    const auto together = detail::select(tensors, bucket);
-    const auto flat = detail::flatten(together);
-    group.broadcast(flat, root);
-    if (group.rank() == root) continue;
-    const detail::EachCopy copies(detail::unflatten(flat, together), together);
-    detail::write_with_retry([&] { copies.run(); });
-  }
+  group.state_->take_part("broadcast_parameters", [&] {
+    exchange(*group.state_, "broadcast_parameters", detail::distinct_tensors(all), root);
+    // A rank that has its values does not hear of one that has not.
+    group.state_->agree("broadcast_parameters", "the end of broadcast_parameters");
+  });
 }
 
 void average_gradients(ModuleRef net, Communicator& group) {
@@ -125,9 +158,8 @@ void average_gradients(ModuleRef net, Communicator& group) {
   std::string trouble;
   std::vector<std::int64_t> has_gradient;
   for (const auto& name : names) {
-    const auto& gradient = all.at(name).grad();
-    has_gradient.push_back(gradient.defined());
-    const auto& x = gradient.defined() ? gradient : all.at(name);
+    has_gradient.push_back(all.at(name).grad().defined());
+    const auto& x = gradient_or_itself(all.at(name));
     if (const auto why = detail::trouble_with(x); !why.empty()) {
       trouble = cannot_send("the gradient of " + name, why);
     } else if (!detail::reduction_dtype(x.scalar_type(), ReduceOp::mean)) {
@@ -138,7 +170,7 @@ void average_gradients(ModuleRef net, Communicator& group) {
   const std::string_view mask(reinterpret_cast<const char*>(has_gradient.data()),
                               has_gradient.size() * sizeof(std::int64_t));
   const auto choice = static_cast<std::int64_t>(c10::util::crc64(mask).checksum());
-  const auto network = trouble.empty() ? fingerprint(all, group) : 0;
+  const auto network = trouble.empty() ? fingerprint(all, group, gradient_or_itself) : 0;
   auto& state = *group.state_;
   const bool same_choice = agree(state, "average_gradients", trouble, network, choice);
   if (group.size() == 1) return;
@@ -150,18 +182,7 @@ void average_gradients(ModuleRef net, Communicator& group) {
       state.all_reduce("average_gradients", at::from_blob(has_gradient.data(), {count}, at::kLong),
                        ReduceOp::max, /*on_nccl=*/false);
     }
-    const auto gradients = gradients_of(all, names, has_gradient);
-    for (const auto& bucket : detail::buckets(gradients)) {
-      const auto together = detail::select(gradients, bucket);
-      const auto flat = detail::flatten(together);
-      const bool on_nccl = state.by_nccl(flat);
-      const auto dtype = detail::reduction_dtype(flat.scalar_type(), ReduceOp::mean);
-      const auto wire = detail::to_wire(flat, *dtype, !on_nccl);
-      state.all_reduce("average_gradients", wire, ReduceOp::mean, on_nccl);
-      detail::from_wire(wire, flat);
-      const detail::EachCopy copies(detail::unflatten(flat, together), together);
-      detail::write_with_retry([&] { copies.run(); });
-    }
+    exchange(state, "average_gradients", gradients_of(all, names, has_gradient), std::nullopt);
   });
 }
 

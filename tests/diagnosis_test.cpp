@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <use_gpu/device.hpp>
 #include <use_gpu/diagnosis.hpp>
@@ -211,6 +212,30 @@ TEST(Explain, GivesCudasOwnErrorAndTheNextStep) {
   }
 }
 
+TEST(Explain, GivesTheErrorThatCudaHasGotSinceLibTorchCounted) {
+  GpuFacts facts = machine(2, 2);
+  facts.cuda->error = {"CUDA error 3: initialization error", k_cuda_initialization};
+  for (auto& gpu : facts.gpus)
+    gpu.error = {"CUDA driver initialization failed, you might not have a CUDA gpu"};
+  expect_explains(explain(facts), {"LibTorch counted 2 GPUs", "CUDA error 3"},
+                  {"forked", "\"spawn\""});
+}
+
+TEST(Explain, DoubtsTheAllocatorsSettingsWhereTheyAreSet) {
+  GpuFacts facts = second_fails(k_cuda_not_supported, std::string(1000, 'y'));
+  facts.allocator_settings = "PYTORCH_CUDA_ALLOC_CONF=\"" + std::string(1000, 'x') + '"';
+  expect_explains(explain(facts), {"yyy...", "PYTORCH_CUDA_ALLOC_CONF=\"xxx"}, {"unset it"});
+  facts.gpus[1].error.code = 719;
+  EXPECT_EQ(explain(facts).find("ALLOC_CONF"), std::string::npos);
+}
+
+TEST(Explain, SaysThatSimulateGpusWasAskedForNone) {
+  GpuFacts facts = no_device(0);
+  facts.report.driver_version = "simulated";
+  facts.report.problem = "No GPU can be used: the driver finds none (NVML error 28).";
+  expect_explains(explain(facts), {"simulate_gpus 0"}, {"simulate_gpus 2"});
+}
+
 TEST(Explain, SaysThatAnEarlierCountIsKept) {
   expect_explains(explain(machine(1, 0)), {"LibTorch keeps its first count"}, {"Restart"});
 }
@@ -296,11 +321,48 @@ TEST(ExplainGpus, HasARemedyForWhatCudaAnswersWhenItCounts) {
     EXPECT_TRUE(has(text, texts.first));
     EXPECT_TRUE(has(text, texts.second));
     const auto no_card = explained_with({{"SIMULATE_GPUS_FAULTS", faults}, {"SIMULATE_GPUS", "0"}});
-    EXPECT_TRUE(has(no_card, "No GPU can be used: the driver finds none"));
-    EXPECT_TRUE(has(no_card, "lspci | grep -i nvidia"));
+    EXPECT_TRUE(has(no_card, "simulate_gpus 0"));
+    EXPECT_TRUE(has(no_card, "simulate_gpus 2"));
   }
-  const auto hidden = explained_with({{"CUDA_VISIBLE_DEVICES", "7"}});
-  EXPECT_TRUE(has(hidden, "CUDA_VISIBLE_DEVICES=\"7\" shows this program none of them"));
+  for (const std::string value : {"7", "0,0"}) {
+    const auto hidden = explained_with({{"CUDA_VISIBLE_DEVICES", value}});
+    EXPECT_TRUE(has(hidden, "CUDA_VISIBLE_DEVICES=\"" + value + "\" shows this program none"));
+    EXPECT_TRUE(has(hidden, "one named twice hides all"));
+  }
+}
+
+TEST(ExplainGpus, NamesTheAllocatorSettingsThatLibTorchRefuses) {
+  if (num_gpus() != 2 || !test::simulated()) GTEST_SKIP() << "needs 2 simulated GPUs";
+  const std::map<std::string, std::string> explained = {
+      {"foo:bar", "Unrecognized key 'foo'"},
+      {"max_split_size_mb:1", "max_split_size_mb too small"},
+      {"max_split_size_mb:abc", "stoull"},
+      {"expandable_segments:True", "not offered by simulated GPUs"},
+      {"backend:cudaMallocAsync", "not offered by simulated GPUs"}};
+  for (const std::string variable : {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"}) {
+    for (const auto& [value, reason] : explained) {
+      const auto text = explained_with({{variable, value}});
+      EXPECT_TRUE(has(text, reason));
+      EXPECT_TRUE(has(text, variable + "=\"" + value + '"'));
+      EXPECT_TRUE(has(text, "unset it"));
+    }
+  }
+}
+
+// A child that uses what its parent has begun to use.
+TEST(ExplainGpus, SaysThatThisProcessWasForked) {
+  if (num_gpus() != 2 || !test::simulated()) GTEST_SKIP() << "needs 2 simulated GPUs";
+  EXPECT_EXIT(
+      {
+        static_cast<void>(explain_gpus());
+        if (const auto child = ::fork(); child != 0) {
+          ::waitpid(child, nullptr, 0);
+          ::_exit(0);
+        }
+        std::cerr << explain_gpus() << std::endl;
+        ::_exit(0);
+      },
+      testing::ExitedWithCode(0), "LibTorch counted 2 GPUs, but.*CUDA error 3.*forked.*spawn");
 }
 
 TEST(ExplainGpus, TellsAnOldDriverFromOneWithoutItsPartForComputing) {

@@ -45,6 +45,17 @@ TEST(ErrorCause, IsTheFirstLineWithoutItsSourceLocation) {
   EXPECT_EQ(cause_of(std::string(1000, 'x')).size(), 150U);
 }
 
+TEST(ErrorCause, EndsAfterAWholeSentence) {
+  EXPECT_EQ(
+      cause_of("CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of "
+               "139.80 GiB of which 119.63 MiB is free. Including non-PyTorch memory, this "
+               "process has 17179869184.00 GiB memory in use. Of the allocated memory ..."),
+      "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 139.80 "
+      "GiB of which 119.63 MiB is free");
+  EXPECT_TRUE(cause_of("Short. " + std::string(1000, 'x')).ends_with("x..."))
+      << "too little is left";
+}
+
 TEST(ErrorCause, IsNcclsOwnDetailOfItsErrors) {
   const std::string by_libtorch =
       "NCCL error in: /torch/csrc/distributed/c10d/NCCLUtils.cpp:94, unhandled system error (run "

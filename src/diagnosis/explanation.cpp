@@ -123,6 +123,10 @@ std::string no_cuda_gpu(const GpuFacts& facts, const CudaFacts& cuda) {
     return "CUDA can use the GPUs now, but it could not when this program first counted them, and "
            "LibTorch keeps its first count. Restart the program.";
   }
+  if (report.gpus.empty() && report.driver_version == "simulated") {
+    return "No GPU can be used: `simulate_gpus 0` started this program, and shows it none. For two "
+           "simulated ones start it with `simulate_gpus 2`, for real ones without simulate_gpus.";
+  }
   if (report.gpus.empty() && !report.problem.empty()) return report.problem;
   const std::string seen = "The driver sees " + counted(report.gpus.size()) + ", but ";
   if (code == k_cuda_insufficient_driver) {
@@ -133,9 +137,9 @@ std::string no_cuda_gpu(const GpuFacts& facts, const CudaFacts& cuda) {
   }
   if (facts.visible_devices && (code == k_cuda_no_device || code == k_cuda_invalid_device)) {
     return seen + "CUDA_VISIBLE_DEVICES=" + in_quotes(*facts.visible_devices) +
-           " shows this program none of them. Unset it, or name those to use, separated by commas: "
-           "numbers from 0, or UUIDs from `nvidia-smi -L`. Under a job scheduler, ask it for a "
-           "GPU.";
+           " shows this program none of them. Unset it, or name those to use with commas "
+           "(one named twice hides all): numbers from 0, or UUIDs (`nvidia-smi -L`). In a job, "
+           "ask its scheduler for one.";
   }
   if (!report.problem.empty()) return report.problem;
   return seen + "CUDA does not: " + clipped(said, 120) + ". " + remedy(code);
@@ -166,14 +170,25 @@ std::string trouble(const GpuFacts& facts, const ProbedGpu& ill) {
            "has it. End that program (`nvidia-smi` lists it), or allow several with `sudo "
            "nvidia-smi --compute-mode=DEFAULT`.";
   }
-  return begin + " reports: " + clipped(ill.error.text, 120) +
-         ". Restart the program, and see what else uses the device (`nvidia-smi` for NVIDIA's) "
-         "and what its driver logs (`sudo dmesg`).";
+  std::string next_step =
+      "Restart the program, and see what else uses the device (`nvidia-smi` for NVIDIA's) and what "
+      "its driver logs (`sudo dmesg`).";
+  const auto code = ill.error.code;
+  if (!facts.allocator_settings.empty() && (code == 0 || code == k_cuda_not_supported)) {
+    next_step = clipped(facts.allocator_settings, 70) +
+                " may be malformed, or ask for what the GPU lacks: unset it and restart.";
+  }
+  return begin + " reports: " + clipped(ill.error.text, 120) + ". " + next_step;
 }
 
 std::string explanation(const GpuFacts& facts) {
   if (facts.kind.empty()) return no_accelerator(facts);
   if (facts.gpus.empty()) return no_gpu(facts);
+  if (facts.cuda && facts.cuda->error.code != 0) {
+    return "LibTorch counted " + counted(facts.gpus.size()) +
+           ", but now CUDA has none: " + clipped(facts.cuda->error.text, 120) + ". " +
+           remedy(facts.cuda->error.code);
+  }
   const auto ill = std::ranges::find_if(
       facts.gpus, [](const ProbedGpu& gpu) { return !gpu.error.text.empty(); });
   if (ill != facts.gpus.end()) return trouble(facts, *ill);

@@ -11,6 +11,7 @@
 
 #include "diagnosis/gpu_probe_cuda.hpp"
 #include "messages/error_text.hpp"
+#include "messages/message.hpp"
 #include "messages/quiet_warnings.hpp"
 
 namespace use_gpu::detail {
@@ -23,7 +24,7 @@ RuntimeError error_of(const Work& work) {
     return {};
   } catch (const c10::AcceleratorError& e) {
     return {error_cause(e), e.get_error_code()};
-  } catch (const c10::Error& e) {
+  } catch (const std::exception& e) {
     return {error_cause(e)};
   }
 }
@@ -37,6 +38,7 @@ void compute_on(c10::Device device) {
 ProbedGpu probe(c10::Device device) {
   ProbedGpu gpu{.name = device.str()};
   gpu.error = error_of([&] {
+    read_allocator_settings();
     compute_on(device);
     gpu.memory_bytes = memory_report(device).total_bytes;
   });
@@ -57,6 +59,11 @@ GpuFacts probe_gpus() {
     facts.cuda_not_loaded = at::show_config().find("CUDA_VERSION=") != std::string::npos;
   }
   if (type == c10::kCUDA) facts.cuda = probe_cuda();
+  // Where both are set, LibTorch takes the older one.
+  for (const char* name : {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"}) {
+    if (const char* value = std::getenv(name))
+      facts.allocator_settings = std::string(name) + '=' + in_quotes(value);
+  }
   for (int i = 0; i < count; ++i) {
     facts.gpus.push_back(probe(gpu(i)));
     const auto index = static_cast<std::size_t>(i);

@@ -25,6 +25,7 @@ enum CudaError : int {
   k_cuda_invalid_device = 101,
   k_cuda_no_kernel_image = 209,
   k_cuda_operating_system = 304,
+  k_cuda_not_supported = 801,
   k_cuda_system_not_ready = 802,
   k_cuda_compat_not_supported = 804,
   k_cuda_unknown = 999
@@ -73,6 +74,9 @@ struct GpuFacts {
   GpuReport report = {};
   /// CUDA_VISIBLE_DEVICES, if it is set.
   std::optional<std::string> visible_devices = {};
+  /// What configures LibTorch's allocator of GPU memory, as 'PYTORCH_ALLOC_CONF="foo:bar"'; empty
+  /// where it is not set.
+  std::string allocator_settings = {};
 };
 
 /// Collects all facts; runs one small operation on every GPU and waits.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "diagnosis/gpu_probe_cuda.hpp"
 
+#include <c10/cuda/CUDAAllocatorConfig.h>
 #include <cuda_runtime_api.h>
 
 namespace use_gpu::detail {
@@ -15,6 +16,7 @@ static_assert(k_cuda_no_device == int{cudaErrorNoDevice});
 static_assert(k_cuda_invalid_device == int{cudaErrorInvalidDevice});
 static_assert(k_cuda_no_kernel_image == int{cudaErrorNoKernelImageForDevice});
 static_assert(k_cuda_operating_system == int{cudaErrorOperatingSystem});
+static_assert(k_cuda_not_supported == int{cudaErrorNotSupported});
 static_assert(k_cuda_system_not_ready == int{cudaErrorSystemNotReady});
 static_assert(k_cuda_compat_not_supported == int{cudaErrorCompatNotSupportedOnDevice});
 static_assert(k_cuda_unknown == int{cudaErrorUnknown});
@@ -55,6 +57,11 @@ std::optional<CudaFacts> probe_cuda() {
   }
   for (int i = 0; i < count; ++i) facts.models.push_back(model(i));
   return facts;
+}
+
+void read_allocator_settings() {
+  c10::CachingAllocator::AcceleratorAllocatorConfig::instance();
+  c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig::instance();
 }
 
 }  // namespace use_gpu::detail

@@ -14,8 +14,13 @@ namespace use_gpu::detail {
 /// What CUDA answers about its devices. Creates no context.
 [[nodiscard]] std::optional<CudaFacts> probe_cuda();
 
+/// Has LibTorch read the settings of its allocator of GPU memory. Throws if it cannot; were that left
+/// to the first use of a GPU, the second would crash.
+void read_allocator_settings();
+
 #else
 
+inline void read_allocator_settings() {}
 inline std::optional<CudaFacts> probe_cuda() { return std::nullopt; }
 
 #endif

@@ -50,6 +50,9 @@ std::string error_cause(const std::exception& error) {
   for (const auto& [start, mark] : {std::pair("[", "] "), std::pair("NCCL error in: ", ", ")}) {
     if (cause.starts_with(start) && !after(cause, mark).empty()) cause = after(cause, mark);
   }
+  // Of several sentences, whole ones: what was tried and what is free come first.
+  const auto end = cause.size() > k_most ? cause.rfind(". ", k_most) : cause.npos;
+  if (end != cause.npos && end > k_most / 2) cause = cause.substr(0, end);
   return clipped(cause, k_most);
 }
 

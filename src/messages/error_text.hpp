@@ -15,7 +15,8 @@ namespace use_gpu::detail {
 [[nodiscard]] std::string current_error_text();
 
 /// Its cause, in one line of at most 150 bytes without a source location: the first line of its
-/// message; of an error of NCCL the detail that NCCL gives further down.
+/// message, or as many of its sentences as fit; of an error of NCCL the detail that NCCL gives
+/// further down.
 [[nodiscard]] std::string error_cause(const std::exception& error);
 
 }  // namespace use_gpu::detail

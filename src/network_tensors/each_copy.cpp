@@ -14,7 +14,6 @@
 #include <utility>
 
 #include "messages/error_text.hpp"
-#include "messages/message.hpp"
 #include "network_tensors/memory_view.hpp"
 
 namespace use_gpu::detail {
@@ -134,8 +133,8 @@ void write_with_retry(c10::function_ref<void()> write) {
     write();
     return;
   } catch (const c10::Error& error) {
-    log_message(LogLevel::warning, "A write to a device failed and is tried again: " +
-                                       clipped(error_text(error), 200));
+    log_message(LogLevel::warning,
+                "A write to a device failed and is tried again: " + error_cause(error));
   }
   try {
     at::accelerator::emptyCache();

@@ -35,7 +35,10 @@ namespace USE_GPU_EXPORT use_gpu {
 ///
 /// With a dtype all that is floating point gets it; integers, booleans and complex numbers keep
 /// theirs, as in Python, where C++'s Module::to(device, dtype) converts them too. ArgumentError for
-/// a dtype that is not floating point. An optimizer's own state is not converted.
+/// a dtype that is not floating point.
+///
+/// An optimizer's own state, such as momenta, is neither moved nor converted, and its next step
+/// would throw: place the network before the first step, or move the state too.
 void place(ModuleRef net, c10::Device device, std::optional<at::ScalarType> dtype = {});
 
 /// Where one parameter or buffer lives.

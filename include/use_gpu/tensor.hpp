@@ -20,9 +20,9 @@
 namespace USE_GPU_EXPORT use_gpu {
 
 /// x on that device: x itself (same TensorImpl, no copy) if it is there already, also for "cpu:0",
-/// where LibTorch's x.to() copies. Otherwise one copy, which autograd records; waits for it if
-/// the target is the CPU. ArgumentError if x is undefined, DeviceError if the device is not there.
-/// Chapter cell: `Z.cuda(1) is Z`, `Z.as_in_ctx(try_gpu(1))`.
+/// where LibTorch's x.to() copies. Otherwise one copy, which autograd records; waits for it from
+/// and to the CPU, not between two GPUs. ArgumentError if x is undefined, DeviceError if the device
+/// is not there. Chapter cell: `Z.cuda(1) is Z`, `Z.as_in_ctx(try_gpu(1))`.
 [[nodiscard]] at::Tensor to_device(const at::Tensor& x, c10::Device device);
 
 /// A copy of x in new memory on that device, even if x is there already. Otherwise as to_device.

@@ -4,11 +4,11 @@
 // printing a loss, `if (x.sum() > 0)`, an index on another device. The chapter wants you "to be
 // 100 % certain that you want to do something slow before we let you do it":
 //
-//   use_gpu::TransferGuard guard;                       // from here on, every implicit one throws
-//   use_gpu::TransferLedger ledger;                     // counts them all, implicit or not
-//   use_gpu::TransferLedger ledger({.call_sites = true});  // and tells which lines cause them
-//   { use_gpu::AllowTransfers certain; y = x.cpu(); }
-//   std::cout << ledger;
+//   use_gpu::TransferGuard guard;                        // from here on x.cpu() throws, except in
+//   { use_gpu::AllowTransfers certain; y = x.cpu(); }    // such a scope
+//   use_gpu::TransferLedger ledger;                      // counts the transfers, also those allowed
+//   use_gpu::TransferLedger lines({.call_sites = true}); // and tells which lines cause them
+//   std::cout << ledger << lines;
 //
 // Implicit is every transfer outside of an AllowTransfers scope, x.cpu() too. This library's own
 // functions that transfer (to_device, copy_to, show, place ...) open one themselves.

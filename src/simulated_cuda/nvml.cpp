@@ -2,7 +2,9 @@
 //
 // Replaces NVML (libnvidia-ml.so.1), which nvidia-smi uses: shows the simulated GPUs as cards. Like
 // NVML it ignores CUDA_VISIBLE_DEVICES. It lists only this process, since simulated GPUs are not
-// shared; the memory of others is what SIMULATE_GPUS_MEMORY_OF_OTHERS says. Values that a simulated card lacks (temperature, power) are not offered.
+// shared; the memory of others is what SIMULATE_GPUS_MEMORY_OF_OTHERS says. Memory and processes are
+// true; load, temperature, power and clocks are those of an idle card at all times, so that programs
+// that log them run.
 #define NVML_NO_UNVERSIONED_FUNC_DEFS
 #include <cuda_runtime_api.h>
 #include <nvml.h>
@@ -36,6 +38,11 @@ nvmlReturn_t write_text(const std::string& text, char* buffer, unsigned size) {
   return NVML_SUCCESS;
 }
 
+nvmlReturn_t write_value(unsigned value, unsigned* place) {
+  *place = value;
+  return NVML_SUCCESS;
+}
+
 // What this process uses.
 std::uint64_t own_bytes(nvmlDevice_t handle) {
   const int device = simulated_cuda_device_of_card(card_of(handle));
@@ -61,6 +68,7 @@ nvmlReturn_t list_processes(nvmlDevice_t handle, unsigned* count, Process* proce
 extern "C" {
 
 nvmlReturn_t nvmlInit_v2() { return NVML_SUCCESS; }
+nvmlReturn_t nvmlInitWithFlags(unsigned) { return NVML_SUCCESS; }
 nvmlReturn_t nvmlInit() { return NVML_SUCCESS; }
 nvmlReturn_t nvmlShutdown() { return NVML_SUCCESS; }
 
@@ -140,6 +148,31 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t handle, nvmlMemory_t* memory) 
   memory->free = all.free;
   memory->used = all.used + all.reserved;
   return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t, nvmlUtilization_t* percent) {
+  *percent = {};
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t, nvmlTemperatureSensors_t, unsigned* celsius) {
+  return write_value(30, celsius);
+}
+
+nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t, unsigned* milliwatts) {
+  return write_value(70'000, milliwatts);
+}
+
+nvmlReturn_t nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t, unsigned* milliwatts) {
+  return write_value(700'000, milliwatts);
+}
+
+nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t, nvmlClockType_t, unsigned* megahertz) {
+  return write_value(1980, megahertz);
+}
+
+nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t, nvmlClockType_t, unsigned* megahertz) {
+  return write_value(1980, megahertz);
 }
 
 nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t handle, unsigned* count,

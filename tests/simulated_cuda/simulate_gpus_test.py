@@ -42,6 +42,41 @@ code = driver.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, None, None, None)
 print(code, text(code))
 """
 
+# What torch.cuda.utilization, temperature, power_draw, clock_rate, memory_usage, device_memory_used and
+# list_gpu_processes ask, through the package pynvml.
+CARD = """
+import ctypes, os
+nvml, runtime = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.CDLL("libcudart.so.13")
+card, number, count = ctypes.c_void_p(), ctypes.c_uint(99), ctypes.c_uint(0)
+load, memory = (ctypes.c_uint * 2)(99, 99), (ctypes.c_ulonglong * 3)()
+print(nvml.nvmlInitWithFlags(0), nvml.nvmlDeviceGetHandleByIndex_v2(1, ctypes.byref(card)))
+print(nvml.nvmlDeviceGetUtilizationRates(card, load), *load)
+for name, *argument in (("Temperature", 0), ("PowerUsage",), ("EnforcedPowerLimit",), ("ClockInfo", 1), ("MaxClockInfo", 1)):
+    print(name, nvml["nvmlDeviceGet" + name](card, *argument, ctypes.byref(number)), number.value)
+def show():
+    used = nvml.nvmlDeviceGetMemoryInfo(card, memory), memory[2] >> 20
+    count.value = 4
+    processes = (ctypes.c_ulonglong * 16)()  # four of them: a process number, its bytes, two more
+    print(*used, nvml.nvmlDeviceGetComputeRunningProcesses_v3(card, ctypes.byref(count), processes), count.value,
+          count.value and (processes[0] & 0xFFFFFFFF) == os.getpid(), count.value and processes[1] >> 20)
+show()
+runtime.cudaSetDevice(1)
+runtime.cudaMalloc(ctypes.byref(ctypes.c_void_p()), ctypes.c_size_t(32 << 20))
+show()
+"""
+
+# Functions of which NVIDIA's runtime says that there is no device. (Measured: its static library on this driver.)
+NO_DEVICE = """
+import ctypes
+runtime, out, text = ctypes.CDLL("libcudart.so.13"), ctypes.byref((ctypes.c_longlong * 200)()), ctypes.create_string_buffer(64)
+for name, *arguments in (("cudaMalloc", out, 64), ("cudaFree", None), ("cudaHostAlloc", out, 64, 0), ("cudaMallocHost", out, 64),
+                         ("cudaHostRegister", text, 64, 0), ("cudaEventCreate", out), ("cudaEventCreateWithFlags", out, 0),
+                         ("cudaStreamCreate", out), ("cudaStreamCreateWithPriority", out, 1, 0), ("cudaDeviceSynchronize",),
+                         ("cudaMemcpy", text, text, 8, 4), ("cudaMemset", text, 0, 8), ("cudaGetDeviceProperties", out, 0),
+                         ("cudaPointerGetAttributes", out, text), ("cudaDriverGetVersion", out), ("cudaRuntimeGetVersion", out)):
+    print(name, runtime[name](*arguments))
+"""
+
 # Kernels that LibTorch has NVRTC compile while the program runs.
 COMPILED = """
 import torch
@@ -146,6 +181,23 @@ class Launcher(unittest.TestCase):
         counted = run("--summary", "--dry-run", "2", sys.executable, "-c", DRIVER)
         self.assertEqual(counted.stdout.splitlines()[-1], "0 no error", counted.stderr)
         self.assertEqual(rows(counted.stderr)["kernels"], [1])
+
+    def test_shows_cards_as_nvidia_smi_does(self):
+        ran = run("2", sys.executable, "-c", CARD)
+        self.assertEqual(ran.stdout.splitlines(), [
+            "0 0", "0 0 0", "Temperature 0 30", "PowerUsage 0 70000", "EnforcedPowerLimit 0 700000", "ClockInfo 0 1980",
+            "MaxClockInfo 0 1980", "0 16 0 0 0 0", "0 48 0 1 True 32"], ran.stderr)
+
+    def test_has_no_device_where_there_is_none(self):
+        ran = run("0", sys.executable, "-c", NO_DEVICE)
+        codes = dict(line.split() for line in ran.stdout.splitlines())
+        self.assertEqual(codes.pop("cudaDriverGetVersion"), "0", ran.stderr)
+        self.assertEqual(codes.pop("cudaRuntimeGetVersion"), "0")
+        self.assertEqual(len(codes), 14)
+        self.assertEqual(set(codes.values()), {"100"}, codes)
+        # of a driver that is too old, all say so
+        ran = run("2", sys.executable, "-c", NO_DEVICE, SIMULATE_GPUS_DRIVER_VERSION="12040")
+        self.assertEqual(ran.stdout.split().count("35"), 14, ran.stdout)
 
     def test_tells_triton_where_the_driver_is(self):
         folder = run("1", "sh", "-c", "echo $TRITON_LIBCUDA_PATH").stdout.strip()

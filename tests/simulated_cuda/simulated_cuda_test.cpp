@@ -15,6 +15,7 @@
 #include <torch/torch.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -320,6 +321,59 @@ TEST(Graphs, RefuseWorkThatIsNotJoined) {
   EXPECT_TRUE((x + 1).cpu().equal(torch::full({4}, 2.0)));  // all works again
 }
 
+// On a real GPU too such an event stands for nothing that was executed.
+TEST(Graphs, AnEventOfACaptureCannotBeWaitedForAfterIt) {
+  const CUDAStream side = c10::cuda::getStreamFromPool(false, 0),
+                   other = c10::cuda::getStreamFromPool(false, 0);
+  Tensor x = torch::ones({4}, k_gpu);
+  synchronize();
+  cudaEvent_t event;
+  ASSERT_EQ(cudaEventCreate(&event), cudaSuccess);
+  const auto capture = [&](const std::function<void()>& during) {
+    const CUDAStreamGuard guard(side);
+    at::cuda::CUDAGraph graph;
+    graph.capture_begin();
+    x.add_(1);
+    during();
+    graph.capture_end();
+  };
+  capture([&] { ASSERT_EQ(cudaEventRecord(event, side.stream()), cudaSuccess); });
+  EXPECT_EQ(cudaEventQuery(event), cudaErrorCapturedEvent);
+  EXPECT_EQ(cudaEventSynchronize(event), cudaErrorCapturedEvent);
+  EXPECT_EQ(cudaStreamWaitEvent(other.stream(), event, 0), cudaErrorCapturedEvent);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorCapturedEvent);
+  cudaStreamCaptureStatus status;
+  ASSERT_EQ(cudaStreamIsCapturing(other.stream(), &status), cudaSuccess);
+  EXPECT_EQ(status, cudaStreamCaptureStatusNone);
+  {
+    const CUDAStreamGuard guard(other);
+    x.add_(1);
+    EXPECT_EQ(x[0].item<float>(), 2);  // done, not captured
+  }
+  ASSERT_EQ(cudaEventRecord(event, other.stream()), cudaSuccess);  // it can be used again
+  EXPECT_EQ(cudaEventSynchronize(event), cudaSuccess);
+  ASSERT_EQ(cudaEventDestroy(event), cudaSuccess);
+}
+
+TEST(Graphs, TwoCapturesCannotBecomeOne) {
+  cudaStream_t streams[2];
+  cudaEvent_t event;
+  cudaGraph_t graph;
+  ASSERT_EQ(cudaEventCreate(&event), cudaSuccess);
+  for (cudaStream_t& stream : streams) {
+    ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+    ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), cudaSuccess);
+  }
+  ASSERT_EQ(cudaEventRecord(event, streams[0]), cudaSuccess);
+  EXPECT_EQ(cudaStreamWaitEvent(streams[1], event, 0), cudaErrorStreamCaptureMerge);
+  for (cudaStream_t stream : streams) {
+    EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaErrorStreamCaptureInvalidated);
+    EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+  }
+  ASSERT_EQ(cudaEventDestroy(event), cudaSuccess);
+  (void)cudaGetLastError();
+}
+
 TEST(Graphs, AreCountedAtEachLaunch) {
   const CUDAStream side = c10::cuda::getStreamFromPool(false, 0);
   Tensor x = torch::ones({4}, k_gpu);
@@ -580,6 +634,36 @@ TEST(Threads, ComputeOnTheirDevices) {
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+// A stream's capture begins and ends while other threads ask for it.
+TEST(Threads, AskWhetherAStreamIsCaptured) {
+  cudaStream_t stream;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  std::atomic<bool> is_done = false;
+  std::vector<std::thread> threads;
+  for (int number = 0; number < 2; ++number) {
+    threads.emplace_back([&] {
+      while (!is_done) {
+        cudaStreamCaptureStatus status = cudaStreamCaptureStatusInvalidated;
+        unsigned long long id = 0;
+        EXPECT_EQ(
+            cudaStreamGetCaptureInfo(stream, &status, &id, nullptr, nullptr, nullptr, nullptr),
+            cudaSuccess);
+        EXPECT_NE(status, cudaStreamCaptureStatusInvalidated);
+        EXPECT_EQ(id != 0, status == cudaStreamCaptureStatusActive);
+      }
+    });
+  }
+  for (int capture = 0; capture < 20000; ++capture) {
+    cudaGraph_t graph;
+    ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), cudaSuccess);
+    ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+    ASSERT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  }
+  is_done = true;
+  for (std::thread& thread : threads) thread.join();
+  ASSERT_EQ(cudaStreamDestroy(stream), cudaSuccess);
 }
 
 // Each row of the summary, by a program written for it.

@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "faults.hpp"
+#include "settings.hpp"
 
 namespace use_gpu::simulated_cuda {
 namespace {
@@ -60,6 +61,10 @@ constexpr ErrorText k_errors[] = {
                          "forward compatibility was attempted on non supported HW"),
     SIMULATED_CUDA_ERROR(cudaErrorStreamCaptureUnsupported,
                          "operation not permitted when stream is capturing"),
+    SIMULATED_CUDA_ERROR(cudaErrorStreamCaptureMerge,
+                         "operation would result in a merge of separate capture sequences"),
+    SIMULATED_CUDA_ERROR(cudaErrorCapturedEvent,
+                         "operation not permitted on an event last recorded in a capturing stream"),
     SIMULATED_CUDA_ERROR(cudaErrorStreamCaptureUnmatched,
                          "operation should be on the stream that began the capture"),
     SIMULATED_CUDA_ERROR(cudaErrorStreamCaptureUnjoined, "capturing stream has unjoined work"),
@@ -125,6 +130,12 @@ cudaError_t fail(cudaError_t code, const std::string& detail) {
 cudaError_t enter(const char* function) {
   if (forked) return cudaErrorInitializationError;
   return requested_fault(function);
+}
+
+cudaError_t enter_with_devices(const char* function) {
+  if (const cudaError_t refused = enter(function)) return refused;
+  if (settings().driver_version < CUDART_VERSION) return cudaErrorInsufficientDriver;
+  return settings().visible.empty() ? cudaErrorNoDevice : cudaSuccess;
 }
 
 cudaError_t refuse_launch(const std::string& kernel) {

@@ -17,6 +17,10 @@ cudaError_t fail(cudaError_t code, const std::string& detail = {});
 /// that used a GPU. To be called first, with the function's own name.
 cudaError_t enter(const char* function);
 
+/// The same, and fails where the driver is too old or no device is visible, as nearly every function
+/// of CUDA does.
+cudaError_t enter_with_devices(const char* function);
+
 /// Refuses a launch. LibTorch does not check the error of every launch; the next operation, copy or
 /// synchronization returns an unchecked one, so that no value is read that was not computed.
 cudaError_t refuse_launch(const std::string& kernel);
@@ -28,6 +32,12 @@ void note_use();
 }  // namespace use_gpu::simulated_cuda
 
 /// How each function of the runtime begins.
-#define SIMULATED_CUDA_ENTER()                                                            \
+#define SIMULATED_CUDA_ENTER()                                                           \
+  if (const cudaError_t refused = use_gpu::simulated_cuda::enter_with_devices(__func__); \
+      refused != 0)                                                                      \
+  return use_gpu::simulated_cuda::fail(refused)
+
+/// How those begin that need no driver and no device.
+#define SIMULATED_CUDA_ENTER_ANYWHERE()                                                   \
   if (const cudaError_t refused = use_gpu::simulated_cuda::enter(__func__); refused != 0) \
   return use_gpu::simulated_cuda::fail(refused)

@@ -26,6 +26,15 @@ struct CUgraphExec_st {
   std::shared_ptr<const Recording> recording;
 };
 
+namespace {
+
+cudaStreamCaptureStatus status_of(const Recording* recording) {
+  if (recording == nullptr) return cudaStreamCaptureStatusNone;
+  return recording->is_invalid ? cudaStreamCaptureStatusInvalidated : cudaStreamCaptureStatusActive;
+}
+
+}  // namespace
+
 extern "C" {
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
@@ -33,7 +42,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   static std::atomic<unsigned long long> ids = 0;
   CUstream_st& captured = stream_of(stream);
   // The default stream cannot be captured.
-  if (stream == nullptr || &captured != stream || captured.recording) {
+  if (stream == nullptr || &captured != stream || captured.recording.load()) {
     return fail(cudaErrorStreamCaptureUnsupported);
   }
   finish_device(
@@ -47,7 +56,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   SIMULATED_CUDA_ENTER();
-  const auto recording = stream_of(stream).recording;
+  const auto recording = stream_of(stream).recording.load();
   *graph = nullptr;
   if (!recording) return fail(cudaErrorInvalidValue);
   if (recording->origin != stream) return fail(cudaErrorStreamCaptureUnmatched);
@@ -60,10 +69,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
   SIMULATED_CUDA_ENTER();
-  const auto& recording = stream_of(stream).recording;
-  *status = !recording              ? cudaStreamCaptureStatusNone
-            : recording->is_invalid ? cudaStreamCaptureStatusInvalidated
-                                    : cudaStreamCaptureStatusActive;
+  *status = status_of(stream_of(stream).recording.load().get());
   return cudaSuccess;
 }
 
@@ -73,8 +79,8 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatu
                                      const cudaGraphEdgeData** edges,
                                      std::size_t* num_dependencies) {
   SIMULATED_CUDA_ENTER();
-  if (const cudaError_t failed = cudaStreamIsCapturing(stream, status)) return failed;
-  const auto& recording = stream_of(stream).recording;
+  const auto recording = stream_of(stream).recording.load();
+  *status = status_of(recording.get());
   if (id) *id = recording ? recording->id : 0;
   if (graph) *graph = nullptr;
   if (dependencies) *dependencies = nullptr;

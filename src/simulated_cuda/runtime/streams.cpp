@@ -22,7 +22,7 @@ namespace {
 // Never destroyed: LibTorch uses streams until the very end of a process.
 struct Streams {
   std::array<CUstream_st, k_most_gpus> default_streams;
-  std::mutex mutex;  // guards the rest, and which stream is captured
+  std::mutex mutex;  // guards the rest
   std::set<CUstream_st*> made;
   int count_made = 0;
 };
@@ -94,11 +94,11 @@ CUstream_st& stream_of(cudaStream_t handle) {
 
 void submit(CUstream_st& stream, Work work, Work undo) {
   make_context(stream.device);
-  if (stream.recording) {
+  if (const auto recording = stream.recording.load()) {
     work();
-    if (undo) stream.recording->undo.push_back(std::move(undo));
-    stream.recording->steps.push_back(std::move(work));
-    ++stream.recording->given[&stream];
+    if (undo) recording->undo.push_back(std::move(undo));
+    recording->steps.push_back(std::move(work));
+    ++recording->given[&stream];
     return;
   }
   order_with_default_stream(stream);
@@ -106,8 +106,8 @@ void submit(CUstream_st& stream, Work work, Work undo) {
 }
 
 void count(const CUstream_st& stream, const Work& add) {
-  if (stream.recording) {
-    stream.recording->counted.push_back(add);
+  if (const auto recording = stream.recording.load()) {
+    recording->counted.push_back(add);
   } else {
     add();
   }
@@ -129,7 +129,6 @@ void finish_all() {
 }
 
 void begin_capture(CUstream_st& stream, std::shared_ptr<Recording> recording) {
-  const std::scoped_lock lock(streams().mutex);
   stream.recording = std::move(recording);
 }
 
@@ -138,17 +137,19 @@ void end_capture(Recording& recording) {
     if (stream != recording.origin && recording.joined[stream] < given)
       recording.is_unjoined = true;
   }
+  recording.has_ended = true;
   for (; !recording.undo.empty(); recording.undo.pop_back()) recording.undo.back()();
   const std::scoped_lock lock(streams().mutex);
   for (CUstream_st* stream : streams().made) {
-    if (stream->recording.get() == &recording) stream->recording = nullptr;
+    if (stream->recording.load().get() == &recording)
+      stream->recording = std::shared_ptr<Recording>();
   }
 }
 
 bool is_capturing_on(int device) {
   if (!made_streams) return false;
   const auto is_captured = [&](const CUstream_st& stream) {
-    return stream.device == device && stream.recording != nullptr;
+    return stream.device == device && stream.recording.load();
   };
   return !queues_where(is_captured).empty();
 }
@@ -162,7 +163,7 @@ extern "C" {
 bool simulated_cuda_postpones() { return made_streams; }
 
 bool simulated_cuda_is_capturing(cudaStream_t stream) {
-  return stream_of(stream).recording != nullptr;
+  return stream_of(stream).recording.load() != nullptr;
 }
 
 void simulated_cuda_submit(cudaStream_t stream, const std::function<void()>* work) {
@@ -171,10 +172,10 @@ void simulated_cuda_submit(cudaStream_t stream, const std::function<void()>* wor
 
 void simulated_cuda_record(cudaStream_t handle, const std::function<void()>* step,
                            const std::function<void()>* undo) {
-  Recording& recording = *stream_of(handle).recording;
-  recording.steps.push_back(*step);
-  recording.undo.push_back(*undo);
-  ++recording.given[&stream_of(handle)];
+  const auto recording = stream_of(handle).recording.load();
+  recording->steps.push_back(*step);
+  recording->undo.push_back(*undo);
+  ++recording->given[&stream_of(handle)];
 }
 
 cudaError_t simulated_cuda_begin_operation(cudaStream_t handle) {
@@ -182,7 +183,7 @@ cudaError_t simulated_cuda_begin_operation(cudaStream_t handle) {
   if (const cudaError_t refused = unreported_refusal()) return refused;
   CUstream_st& stream = stream_of(handle);
   make_context(stream.device);
-  if (stream.recording) return cudaSuccess;
+  if (stream.recording.load()) return cudaSuccess;
   finish(stream);
   stream.queue->submit([] {});  // so that the stream is busy until it is waited for
   return cudaSuccess;
@@ -235,8 +236,8 @@ cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
 cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   SIMULATED_CUDA_ENTER();
   CUstream_st& stream = stream_of(handle);
-  if (stream.recording) {
-    stream.recording->is_invalid = true;
+  if (const auto recording = stream.recording.load()) {
+    recording->is_invalid = true;
     return fail(cudaErrorStreamCaptureUnsupported);
   }
   ++counts().stream_synchronizations;
@@ -249,8 +250,8 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
 cudaError_t cudaStreamQuery(cudaStream_t handle) {
   SIMULATED_CUDA_ENTER();
   CUstream_st& stream = stream_of(handle);
-  if (stream.recording) {
-    stream.recording->is_invalid = true;
+  if (const auto recording = stream.recording.load()) {
+    recording->is_invalid = true;
     return fail(cudaErrorStreamCaptureUnsupported);
   }
   const bool is_ready = stream.queue->is_finished(stream.queue->end());
@@ -273,9 +274,9 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void*
   SIMULATED_CUDA_ENTER();
   CUstream_st& stream = stream_of(handle);
   const Work call = [=] { function(data); };
-  if (stream.recording) {
-    stream.recording->steps.push_back(call);
-    ++stream.recording->given[&stream];
+  if (const auto recording = stream.recording.load()) {
+    recording->steps.push_back(call);
+    ++recording->given[&stream];
   } else {
     submit(stream, call);
   }
@@ -285,7 +286,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void*
 cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void* data,
                                   unsigned) {
   SIMULATED_CUDA_ENTER();
-  if (stream_of(stream).recording) return fail(cudaErrorStreamCaptureUnsupported);
+  if (stream_of(stream).recording.load()) return fail(cudaErrorStreamCaptureUnsupported);
   submit(stream_of(stream), [=] { callback(stream, cudaSuccess, data); });
   return cudaSuccess;
 }

@@ -8,6 +8,7 @@
 
 #include <driver_types.h>
 
+#include <atomic>
 #include <cstddef>
 #include <functional>
 #include <map>
@@ -26,6 +27,7 @@ struct Recording {
   unsigned long long id = 0;
   const CUstream_st* origin = nullptr;
   bool is_invalid = false, is_unjoined = false;
+  std::atomic<bool> has_ended = false;
   std::vector<Work> steps, undo;
   /// What each launch adds to the counts.
   std::vector<std::function<void()>> counted;
@@ -71,7 +73,8 @@ struct CUstream_st {
   bool waits_for_default_stream = false;
   std::shared_ptr<use_gpu::simulated_cuda::Queue> queue =
       std::make_shared<use_gpu::simulated_cuda::Queue>();
-  std::shared_ptr<use_gpu::simulated_cuda::Recording> recording = {};  // while it is captured
+  /// While it is captured. Any thread may ask; what asks twice keeps its answer.
+  std::atomic<std::shared_ptr<use_gpu::simulated_cuda::Recording>> recording = {};
 
   /// "cuda:0 stream 3"
   [[nodiscard]] std::string name() const {

@@ -22,6 +22,7 @@ namespace {
 constexpr int k_last_index = std::numeric_limits<c10::DeviceIndex>::max();
 
 c10::DeviceType gpu_type() {
+  if (detail::is_exiting()) return c10::kCUDA;  // LibTorch cannot be asked any more
   return at::accelerator::getAccelerator(/*checked=*/false).value_or(c10::kCUDA);
 }
 

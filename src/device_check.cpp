@@ -2,14 +2,27 @@
 #include "device_check.hpp"
 
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <unistd.h>
 #include <use_gpu/errors.hpp>
 
+#include <atomic>
 #include <string>
 
 #include "messages/quiet_warnings.hpp"
 
 namespace use_gpu::detail {
 namespace {
+
+std::atomic<bool> main_thread_is_over = false;
+
+// exit() destroys its thread's own objects before all static ones. The first of them is destroyed
+// last; so this one is made when the library is loaded, and only in the main thread.
+struct MainThread {
+  ~MainThread() { main_thread_is_over = true; }
+};
+thread_local MainThread main_thread;
+[[maybe_unused]] const MainThread* const k_main_thread =
+    ::getpid() == ::gettid() ? &main_thread : nullptr;
 
 [[noreturn]] void throw_not_found(c10::Device device) {
   const int count = count_devices(device.type());
@@ -25,11 +38,13 @@ namespace {
 
 }  // namespace
 
+bool is_exiting() noexcept { return main_thread_is_over; }
+
 bool is_always_there(c10::Device device) { return device.is_cpu() || device.is_meta(); }
 
 int count_devices(c10::DeviceType type) noexcept {
   try {
-    if (!c10::impl::hasDeviceGuardImpl(type)) return 0;
+    if (is_exiting() || !c10::impl::hasDeviceGuardImpl(type)) return 0;
     const QuietWarnings quiet;
     return c10::impl::VirtualGuardImpl(type).deviceCount();
   } catch (...) {  // a device that cannot even be counted cannot be used

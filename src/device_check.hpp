@@ -10,7 +10,12 @@ namespace use_gpu::detail {
 /// The CPU and "meta": there is always exactly one of each, so an index has no meaning.
 [[nodiscard]] bool is_always_there(c10::Device device);
 
-/// How many devices of that type this program can use; 0 for one that cannot be counted.
+/// Whether the program is ending. LibTorch's own objects may then be destroyed already: destructors
+/// must keep what only LibTorch can free, and no GPU can be used.
+[[nodiscard]] bool is_exiting() noexcept;
+
+/// How many devices of that type this program can use; 0 for one that cannot be counted, and when
+/// the program is ending.
 [[nodiscard]] int count_devices(c10::DeviceType type) noexcept;
 
 /// The device with its index filled in: "cuda" becomes the current cuda device, "cpu:0" the CPU.

@@ -5,7 +5,6 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/DeviceGuard.h>
-#include <c10/core/Event.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/StreamGuard.h>
 #include <use_gpu/errors.hpp>
@@ -18,6 +17,7 @@
 
 #include "device_check.hpp"
 #include "device_cuda.hpp"
+#include "device_event.hpp"
 #include "messages/message.hpp"
 #include "messages/tensor_summary.hpp"
 #include "network_tensors/memory_view.hpp"
@@ -35,6 +35,7 @@ void check_block_size(std::int64_t block_size) {
 
 bool is_real_number(const at::Tensor& x) {
   return x.defined() && x.layout() == c10::kStrided && x.numel() == 1 &&
+         x.scalar_type() != at::kFloat4_e2m1fn_x2 &&  // two numbers, which LibTorch cannot convert
          (at::isFloatingType(x.scalar_type()) ||
           at::isIntegralType(x.scalar_type(), /*includeBool=*/true));
 }
@@ -89,18 +90,9 @@ class detail::MetricBlocks {
     for (auto& block : blocks_) {
       block.on_device = at::empty({size}, numbers.device(device));
       block.on_host = at::empty({size}, numbers.device(at::kCPU).pinned_memory(true));
-      block.copied = std::make_unique<c10::Event>(device.type());
+      block.copied.reset(new c10::Event(device.type()));
     }
   }
-
-  // Here and below: recording, waiting for or destroying an event of another device would create a
-  // CUDA context on the current one.
-  ~MetricBlocks() {
-    const c10::DeviceGuard current(stream_.device());
-    for (auto& block : blocks_) block.copied.reset();
-  }
-  MetricBlocks(const MetricBlocks&) = delete;
-  MetricBlocks& operator=(const MetricBlocks&) = delete;
 
   void push(const at::Tensor& value, std::vector<double>& values) {
     follow_current_stream();
@@ -135,6 +127,8 @@ class detail::MetricBlocks {
   /// value of a block.
   bool keep(const at::Tensor& value) {
     follow_current_stream();
+    // It may come from another stream, which else gets its memory back before this one has read it.
+    guard_.recordDataPtrOnStream(value.storage().data_ptr(), stream_);
     if (pushed_ + 1 == size_) return false;
     const auto number = static_cast<std::size_t>(pushed_);
     if (places_.empty()) {
@@ -172,8 +166,8 @@ class detail::MetricBlocks {
  private:
   struct Block {
     at::Tensor on_device, on_host;
-    std::unique_ptr<c10::Event> copied;  // recorded after the copy to the host
-    std::vector<std::int32_t> places;    // as places_, when it was filled
+    EventPointer copied;               // recorded after the copy to the host
+    std::vector<std::int32_t> places;  // as places_, when it was filled
     bool is_under_way = false;
   };
   struct Kept {
@@ -204,6 +198,8 @@ class detail::MetricBlocks {
     block.is_under_way = false;
   }
 
+  // Here and below: recording or waiting for an event of another device would create a CUDA context
+  // on the current one.
   void start_copy(Block& block) {
     const c10::DeviceGuard current(stream_.device());
     const AllowTransfers certain;
@@ -282,7 +278,9 @@ MetricLog::MetricLog(c10::Device device, std::int64_t block_size)
   check_block_size(block_size);
   if (!device_.is_cpu()) blocks_ = std::make_unique<detail::MetricBlocks>(device_, block_size);
 }
-MetricLog::~MetricLog() = default;
+MetricLog::~MetricLog() {
+  if (detail::is_exiting()) static_cast<void>(blocks_.release());
+}
 MetricLog::MetricLog(MetricLog&& other) noexcept = default;
 MetricLog& MetricLog::operator=(MetricLog&& other) noexcept = default;
 

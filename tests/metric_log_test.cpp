@@ -116,6 +116,20 @@ TEST(MetricLog, RefusesWhatIsNotOneRealNumber) {
         torch::ones({1000, 1000}, torch::kInt64).to(device)}) {
     EXPECT_TRUE(has(error_of<ArgumentError>([&] { log.push(wrong); }), "one real number"));
   }
+  // Every dtype is taken and read, or refused when it is pushed, lent or given.
+  for (int i = 0; i < static_cast<int>(c10::ScalarType::Undefined); ++i) {
+    const auto dtype = static_cast<c10::ScalarType>(i);
+    const auto x = torch::empty({1}, torch::TensorOptions(device).dtype(dtype));
+    MetricLog of_dtype(device);
+    try {
+      of_dtype.push(x);
+      of_dtype.push(torch::empty({1}, x.options()));
+      EXPECT_FALSE(x.is_complex()) << dtype;
+    } catch (const ArgumentError&) {
+      EXPECT_FALSE(dtype == torch::kFloat || dtype == torch::kUInt64) << dtype;
+    }
+    EXPECT_EQ(static_cast<std::int64_t>(of_dtype.values().size()), of_dtype.size()) << dtype;
+  }
   EXPECT_EQ(log.values(), one_to(1));
 }
 
@@ -311,6 +325,38 @@ TEST(MetricLog, FollowsTheCurrentStream) {
     log.push(number(static_cast<double>(i), gpu()));
   }
   EXPECT_EQ(log.values(), one_to(41));
+}
+
+// Memory goes back to the stream that it was allocated in, before the block that has the value is
+// written in another.
+TEST(MetricLog, KeepsTheMemoryOfAValueFromAnotherStream) {
+  USE_GPU_TEST_NEEDS(1);
+  const c10::impl::VirtualGuardImpl streams(gpu().type());
+  const auto first = streams.getStreamFromGlobalPool(gpu());
+  const auto second = streams.getStreamFromGlobalPool(gpu());
+  for (const std::int64_t block :
+       {1, 2, 3}) {  // as the last value of a block, before it, and alone
+    MetricLog log(gpu(), block);
+    at::Tensor value;
+    {
+      const c10::StreamGuard scope(first);
+      value = number(7, gpu());
+    }
+    first.synchronize();
+    std::vector<at::Tensor> next;
+    {
+      const c10::StreamGuard scope(second);
+      const auto last = number(8, gpu());
+      log.push(std::move(value));
+      if (block == 2) log.push(last);
+      value.reset();
+      const c10::StreamGuard back(first);
+      for (int i = 0; i < 10; ++i) next.push_back(torch::full({}, 9., gpu()));
+      first.synchronize();
+    }
+    const c10::StreamGuard scope(second);
+    EXPECT_EQ(log.values().front(), 7) << "blocks of " << block;
+  }
 }
 
 TEST(MetricLog, CanBeDestroyedAndMovedWithCopiesUnderWay) {

@@ -231,6 +231,54 @@ TEST(Prefetch, TakesPinnedSparseAndOtherDevicesTensors) {
   }
 }
 
+TEST(Prefetch, TakesWhatToDeviceTakes) {
+  const auto ones = torch::ones({4, 6});
+  const std::map<std::string, at::Tensor> kinds{
+      {"expanded", torch::arange(6).expand({4, 6})},
+      {"a number expanded", torch::ones({}).expand({4, 6})},
+      {"overlapping", torch::arange(10).as_strided({4, 4}, {1, 1})},
+      {"with gaps", torch::arange(48).view({8, 6}).slice(0, 0, 8, 2)},
+      {"transposed", torch::arange(24).view({4, 6}).t()},
+      {"empty", torch::ones({0, 3})},
+      {"conjugated", torch::rand(3, torch::kComplexFloat).conj()},
+      {"negated", torch::imag(torch::rand(3, torch::kComplexFloat).conj())},
+      {"sparse", ones.to_sparse()},
+      {"csr", ones.to_sparse_csr()},
+      {"quantized", at::quantize_per_tensor(ones, 0.1, 1, torch::kQInt8)},
+      {"quantized by channel",
+       at::quantize_per_channel(ones, torch::ones({4}), torch::zeros({4}), 0, torch::kQInt8)},
+      {"nested", at::_nested_tensor_from_tensor_list({ones, torch::ones({2, 6})})},
+      {"packed", torch::zeros({4}, torch::kByte).view(torch::kFloat4_e2m1fn_x2)},
+      {"trained", torch::ones({1, 3}).requires_grad_().expand({4, 3})},
+      {"meta", torch::ones({3}, torch::kMeta)}};
+  const auto bytes_of = [](const at::Tensor& x) {
+    auto values = x.detach().cpu();
+    if (values.is_nested()) values = at::cat({values.unbind()[0], values.unbind()[1]});
+    if (values.layout() != torch::kStrided) values = values.to_dense();
+    if (values.is_quantized()) values = values.int_repr();
+    return values.contiguous().resolve_conj().resolve_neg().view(torch::kByte);
+  };
+  for (const auto device : some_devices()) {
+    for (const auto& [name, x] : kinds) {
+      std::vector<Batch> batches(3, {x});
+      const auto run = [&] {
+        for (auto& batch : prefetch(batches, device)) {
+          const auto expected = to_device(x, device);
+          const auto& found = batch[0];
+          EXPECT_EQ(describe(found), describe(expected)) << name;
+          EXPECT_EQ(found.requires_grad(), expected.requires_grad()) << name;
+          EXPECT_TRUE(bytes_of(found).equal(bytes_of(expected))) << name;
+        }
+      };
+      if (x.is_meta()) {
+        EXPECT_THROW(run(), c10::NotImplementedError) << name;
+      } else {
+        EXPECT_NO_THROW(run()) << name;
+      }
+    }
+  }
+}
+
 TEST(Prefetch, WorksInTheStreamThatIsCurrent) {
   USE_GPU_TEST_NEEDS(1);
   auto batches = numbered(20);

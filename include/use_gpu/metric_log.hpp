@@ -32,7 +32,7 @@ class MetricLog {
  public:
   /// DeviceError if the device is not there, ArgumentError for a block_size outside 1 to 2^27.
   explicit MetricLog(c10::Device device, std::int64_t block_size = 4096);
-  /// Does not wait for pending copies.
+  /// Does not wait for pending copies. In static storage it leaves its memory to the program's end.
   ~MetricLog();
   /// Afterwards `other` can only be assigned to or destroyed.
   MetricLog(MetricLog&& other) noexcept;

@@ -40,6 +40,9 @@ class Sender {
   /// with it. Does not wait.
   void receive(Sent& sent);
 
+  /// Whether the program is ending, and LibTorch may no longer free what a stream used.
+  static bool is_exiting() noexcept;
+
  private:
   struct State;
   std::shared_ptr<State> state_;
@@ -57,6 +60,9 @@ class Prefetch {
         device_(device),
         depth_(static_cast<std::size_t>(depth)),
         sender_(device, depth) {}
+  ~Prefetch() {
+    if (Sender::is_exiting()) static_cast<void>(new auto(std::move(queue_)));
+  }
   Prefetch(const Prefetch&) = delete;
   Prefetch& operator=(const Prefetch&) = delete;
 
@@ -144,12 +150,12 @@ class Prefetch {
 
 /// A range of the loader's batches on the device, in order, for one `for` loop at a time. While one
 /// is used the next ones, at most `depth`, are on their way: copied through pinned memory in a
-/// stream of their own, which nothing waits for but the streams that use them. A batch may be used
-/// in the stream that is current when the loop reaches it, and lives until the loop goes on; its
-/// tensors may be kept longer. An error of the loader arrives where its batch would, and ends the
-/// loop. Leaving the loop early waits for nothing. On the CPU the batches pass unchanged.
-/// ArgumentError for a depth below 1, DeviceError if the device is not there. The loader must live
-/// as long.
+/// stream of their own, which nothing waits for but the streams that use them; sparse, nested and
+/// quantized tensors as by to_device. A batch may be used in the stream that is current when the
+/// loop reaches it, and lives until the loop goes on; its tensors may be kept longer. An error of
+/// the loader arrives where its batch would, and ends the loop. Leaving the loop early waits for
+/// nothing. On the CPU the batches pass unchanged. ArgumentError for a depth below 1, DeviceError
+/// if the device is not there. The loader must live as long.
 template <class Loader>
 [[nodiscard]] auto prefetch(Loader& loader, c10::Device device, int depth = 2) {
   return detail::Prefetch<Loader>(loader, device, depth);

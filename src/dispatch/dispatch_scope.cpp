@@ -35,6 +35,16 @@ struct StateInfo final : c10::DebugInfoBase {
   DispatchState state;
 };
 
+// Ends the scopes that are still open when their thread ends: those in static storage. Their
+// settings would be destroyed with the thread, and LibTorch would read them when a static tensor is
+// destroyed.
+struct ThreadEnd {
+  ~ThreadEnd() {
+    c10::ThreadLocalDebugInfo::_forceCurrentDebugInfo(nullptr);
+    c10::impl::tls_set_dispatch_key_included(k_dispatch_key, false);
+  }
+};
+
 TORCH_LIBRARY_IMPL(_, USE_GPU_DISPATCH_KEY, m) {
   if (k_dispatch_key != c10::DispatchKey::PreDispatch)
     m.fallback(torch::CppFunction::makeFallthrough());
@@ -64,6 +74,9 @@ DispatchKeyScope::~DispatchKeyScope() {
 
 DispatchScope::DispatchScope(const DispatchState& state)
     : info_(k_slot, std::make_shared<StateInfo>(state)),
-      key_(state.guards() || !state.ledgers.empty() || state.factory_device) {}
+      key_(state.guards() || !state.ledgers.empty() || state.factory_device) {
+  // Made after LibTorch's own object, and so destroyed before it.
+  [[maybe_unused]] static thread_local const ThreadEnd thread_end;
+}
 
 }  // namespace use_gpu::detail

@@ -45,8 +45,8 @@ def values_of(dtypes, entries):
     return values
 
 
-def exchange(*arguments):
-    return subprocess.run([*sys.argv[1:], *map(str, arguments)], stdout=subprocess.PIPE, text=True)
+def exchange(*arguments, **options):
+    return subprocess.run([*sys.argv[1:], *map(str, arguments)], stdout=subprocess.PIPE, text=True, **options)
 
 
 def checked(*arguments):
@@ -92,6 +92,21 @@ def test_tensors(folder):
     theirs.write_bytes((length + 1).to_bytes(8, "little") + data[8:8 + length] + b" " + data[8 + length:])
     checked("copy", theirs, ours)
     assert_same(load_file(ours), expected)
+
+
+def test_copied_metadata(folder):
+    """Other values with the metadata of a file of ours: its checksums are doubted, and the values loaded."""
+    ours, theirs, again = (folder / f"{name}.safetensors" for name in ("ours", "theirs", "again"))
+    checked("write", ours)
+    for names in [["entry_1"], ["entry_1", "entry_2"], list(values_of(DTYPES, 2000))]:
+        with safe_open(ours, "pt") as file:
+            changed = {name: file.get_tensor(name) for name in names}
+            metadata = file.metadata()
+        changed["entry_1"] = torch.full((2,), -1.0)
+        save_file(changed, theirs, metadata=metadata)
+        done = exchange("copy", theirs, again, stderr=subprocess.PIPE)
+        assert done.returncode == 0 and "[warning] load_tensors" in done.stderr, done
+        assert_same(load_file(again), changed)
 
 
 def test_sharded_model(folder):
@@ -146,7 +161,7 @@ def test_large_file(folder):
     print(f"2 GB loaded with {(most - loaded) / 1e6:.0f} MB of host memory besides")
 
 
-TESTS = [test_networks, test_tensors, test_sharded_model, test_transformer, test_large_file]
+TESTS = [test_networks, test_tensors, test_copied_metadata, test_sharded_model, test_transformer, test_large_file]
 for test in TESTS:
     with tempfile.TemporaryDirectory() as folder:
         test(Path(folder))

@@ -59,7 +59,7 @@ TEST(ParseSafetensors, ReadsTensorsInTheOrderOfTheirData) {
       R"("c":{"dtype":"U8","shape":[],"data_offsets":[8,9]},"d":{"dtype":"F64","shape":[3,0],"data_offsets":[9,9]},)"
       R"("__metadata__":{"anything":"goes"}}   )",
       "aaaabbbbc");
-  const auto tensors = parse_safetensors(bytes_of(file));
+  const auto tensors = parse_safetensors(bytes_of(file)).tensors;
   ASSERT_EQ(tensors.size(), 4U);
   const std::array<const char*, 4> names{"a", "b", "c", "d"};
   const std::array<const char*, 4> data{"aaaa", "bbbb", "c", ""};
@@ -199,20 +199,40 @@ TEST(ParseSafetensors, ChecksChecksumsWhereThereAreSome) {
   expect_refused(with("xxh3:a", "xxh3:c"), "\"a\" has no checksum");
   expect_refused(with("xxh3:a", "xxh4:a"), "\"a\" has no checksum");
   expect_refused(with("78af", "78AF"), "\"a\" is damaged");
-  const auto extra = R"({"__metadata__":{"xxh3:gone":"0"}})";
-  EXPECT_EQ(refusal(file_of(extra)), "it has a checksum of a tensor that is not there");
+  const std::string extra = R"({"__metadata__":{"xxh3:gone":"0"}})";
+  EXPECT_EQ(refusal(file_of(extra + "        ")),
+            "it has a checksum of a tensor that is not there");
+}
+
+// Python's writer adds at most seven spaces; ours at least eight, whatever the header's length is.
+TEST(ParseSafetensors, DoubtsChecksumsOfAnotherProgramsFile) {
+  for (std::size_t length = 0; length < 20; ++length) {
+    const auto file = written({{std::string(length, 'n'), "U8", {3}, bytes_of("abc")}});
+    EXPECT_EQ(parse_safetensors(bytes_of(file)).doubt, "");
+    const auto end = file.rfind('}') + 1;
+    EXPECT_EQ((end + 15) / 8 * 8, file.size() - 3) << "8 to 15 spaces";
+    const auto header = file.substr(8, end - 8);
+    for (std::size_t spaces = 0; spaces < 16; ++spaces) {
+      const auto changed = file_of(header + std::string(spaces, ' '), "abd");
+      if (spaces < 8) {
+        EXPECT_NE(parse_safetensors(bytes_of(changed)).doubt, "");
+      } else {
+        expect_refused(changed, "is damaged");
+      }
+    }
+  }
 }
 
 TEST(ParseSafetensors, NoticesEveryFlippedBit) {
   const auto file =
       written({{"a", "U8", {3}, bytes_of("abc")}, {"b", "BOOL", {2}, bytes_of({"\1\0", 2})}});
-  const auto original = parse_safetensors(bytes_of(file));
+  const auto original = parse_safetensors(bytes_of(file)).tensors;
   for (std::size_t bit = 0; bit < 8 * file.size(); ++bit) {
     auto changed = file;
     changed[bit / 8] = static_cast<char>(changed[bit / 8] ^ (1 << (bit % 8)));
     if (!refusal(changed).empty()) continue;
     // Not refused: a name, a shape or other metadata has changed, but the data has not.
-    const auto found = parse_safetensors(bytes_of(changed));
+    const auto found = parse_safetensors(bytes_of(changed)).tensors;
     ASSERT_EQ(found.size(), original.size());
     for (std::size_t i = 0; i < found.size(); ++i)
       EXPECT_EQ(text_of(found[i].data), text_of(original[i].data)) << bit;
@@ -226,7 +246,7 @@ TEST(MakeSafetensors, WritesWhatParseSafetensorsReads) {
                              {"floats", "F32", {2, 3}, std::as_bytes(std::span(floats))},
                              {"empty", "F64", {0, 5}, {}},
                              {name, "BOOL", {2}, bytes_of({"\0\1", 2})}});
-  const auto found = parse_safetensors(bytes_of(file));
+  const auto found = parse_safetensors(bytes_of(file)).tensors;
   ASSERT_EQ(found.size(), 4U);
   EXPECT_EQ(found[0].name, "empty");
   EXPECT_EQ(found[0].shape, (std::vector<std::int64_t>{0, 5}));

@@ -148,6 +148,28 @@ TEST(LoadTensors, NamesFileAndCause) {
   EXPECT_TRUE(has(text(folder / "f6"), "x is F6_E2M3, which LibTorch does not have"));
 }
 
+// What Python's save_file(changed, file, metadata=safe_open(ours).metadata()) gives: our checksums,
+// other values, and a header of its own layout.
+TEST(LoadTensors, WarnsOfChecksumsThatAnotherProgramHasCopied) {
+  const ScratchFolder folder;
+  const auto file = folder / "theirs.safetensors";
+  std::string header =
+      R"({"__metadata__":{"format":"pt","xxh3:x":"0123456789abcdef"},"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
+  for (const std::size_t spaces : {0U, 7U}) {
+    const auto text = header + std::string(spaces, ' ');
+    const std::uint64_t length = text.size();
+    std::ofstream out(file, std::ios::binary);
+    out.write(reinterpret_cast<const char*>(&length), sizeof(length)) << text << std::string(8, 0);
+    out.close();
+    testing::internal::CaptureStderr();
+    EXPECT_TRUE(load_tensors(file).at("x").equal(torch::zeros({2})));
+    const auto log = testing::internal::GetCapturedStderr();
+    EXPECT_TRUE(has(log, "[warning] load_tensors: "));
+    EXPECT_TRUE(has(log, "theirs.safetensors: \"x\" is damaged, or was changed by a program"));
+    EXPECT_LE(log.size(), 400U);
+  }
+}
+
 TEST(LoadTensors, SaysWhyAPackedTensorDoesNotFit) {
   const ScratchFolder folder;
   const std::string header = R"({"x":{"dtype":"F4","shape":[2,3],"data_offsets":[0,3]}})";
@@ -205,7 +227,7 @@ TEST(SaveTensors, RefusesWhatCannotBeWrittenAndLeavesNoFile) {
   EXPECT_TRUE(has(text({{"x", torch::ones({2}, c10::Device("meta"))}}), "x is without values"));
   EXPECT_TRUE(has(text({{"x", torch::ones({2}, torch::kComplexDouble)}}), "x is complex128"));
   EXPECT_TRUE(has(text({{"__metadata__", torch::ones({2})}}), "__metadata__"));
-  EXPECT_TRUE(has(text({{"\xff", torch::ones({2})}}), "UTF-8"));
+  EXPECT_TRUE(has(text({{"\xff", torch::ones({2})}}), "the name \"\\xff\" is not UTF-8"));
   EXPECT_TRUE(has(text({{"x", torch::ones({2})}}, "x.index.json"), "choose .safetensors"));
   EXPECT_TRUE(has(text({{"x", torch::ones({2})}}, "none/x"), "No such file or directory"));
   EXPECT_EQ(folder.files(), 0);

@@ -78,7 +78,7 @@ struct LoadReport {
 
 /// Reads a safetensors file, or all those of an index (".json"), into the network. Without options
 /// it must have exactly the file's names, shapes and dtypes; of tied names one is enough. Otherwise
-/// as write_parameters: in place, nothing moves. Checksums, if present, are checked. ParameterError,
+/// as write_parameters: in place, nothing moves. Checksums as in load_tensors. ParameterError,
 /// and nothing has changed, if a file cannot be read, is damaged, or does not fit; differences() has
 /// each missing or extra name, wrong shape and dtype. The files are mapped, not copied, so no other
 /// program may truncate them meanwhile (save_parameters never does).

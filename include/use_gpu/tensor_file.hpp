@@ -28,8 +28,9 @@ namespace USE_GPU_EXPORT use_gpu {
 /// device. A file whose name ends in ".json" is the index of a sharded model: its "weight_map" says
 /// which tensors to take from which file in its folder. The files are mapped, not read into memory
 /// first; small tensors travel together, and all need at most 64 MB of pinned host memory. Waits
-/// for the device. Checksums, if present, are checked. On the device "meta" the tensors have dtypes
-/// and shapes only; the files are checked all the same.
+/// for the device. A checksum that does not fit is an error in a file of this library, a warning in
+/// another: Python programs copy the metadata to files with other values. On the device "meta" the
+/// tensors have dtypes and shapes only; the files are checked all the same.
 ///
 /// ParameterError, with the file and the cause, if a file is not there, is damaged, has a header
 /// over the format's 100 MB, or a dtype that LibTorch lacks (F6); if the index names a tensor twice,

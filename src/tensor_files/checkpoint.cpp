@@ -2,6 +2,7 @@
 #include "tensor_files/checkpoint.hpp"
 
 #include <use_gpu/errors.hpp>
+#include <use_gpu/log.hpp>
 
 #include <algorithm>
 #include <span>
@@ -18,11 +19,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void throw_file_error(const char* function, const fs::path& file,
-                                   const std::string& cause) {
+std::string file_text(const char* function, const fs::path& file, const std::string& text) {
   const auto name = file.empty() ? "an empty file name" : clipped(file.string(), 120);
   // Names of tensors may contain control characters.
-  throw ParameterError(printable(std::string(function) + ": " + name + ": " + cause));
+  return printable(std::string(function) + ": " + name + ": " + text);
+}
+
+[[noreturn]] void throw_file_error(const char* function, const fs::path& file,
+                                   const std::string& cause) {
+  throw ParameterError(file_text(function, file, cause));
 }
 
 bool is_index(const fs::path& file) { return file.string().ends_with(".json"); }
@@ -51,19 +56,28 @@ Checkpoint::Checkpoint(const char* function, fs::path file)
 
 void Checkpoint::open() {
   if (!is_index(file_)) {
-    tensors_ = parse_safetensors(opened_.emplace_back(file_).bytes());
+    tensors_ = read(file_);
     return;
   }
   const MappedFile index(file_);
   const auto* text = reinterpret_cast<const char*>(index.bytes().data());
   for (const auto& [shard, names] : parse_sharded_index({text, index.bytes().size()})) {
     try {
-      const auto bytes = opened_.emplace_back(file_.parent_path() / shard).bytes();
-      for (auto& x : listed(parse_safetensors(bytes), names)) tensors_.push_back(std::move(x));
+      for (auto& x : listed(read(file_.parent_path() / shard), names))
+        tensors_.push_back(std::move(x));
     } catch (const std::runtime_error& error) {
       throw std::runtime_error(in_quotes(shard) + ": " + error.what());
     }
   }
+}
+
+std::vector<StoredTensor> Checkpoint::read(const fs::path& file) {
+  auto parsed = parse_safetensors(opened_.emplace_back(file).bytes());
+  if (!parsed.doubt.empty()) {
+    log_message(LogLevel::warning, file_text(function_, file, parsed.doubt) +
+                                       ". Another program wrote the file, so it was loaded.");
+  }
+  return std::move(parsed.tensors);
 }
 
 at::Tensor Checkpoint::value_of(const StoredTensor& stored) const {

@@ -32,6 +32,8 @@ class Checkpoint {
 
  private:
   void open();
+  // The tensors of a file, which stays open; logs a warning where its checksums are in doubt.
+  std::vector<StoredTensor> read(const std::filesystem::path& file);
 
   const char* function_;
   std::filesystem::path file_;

@@ -26,6 +26,10 @@ using Entry = SafetensorsHeader::Entry;
 constexpr std::size_t k_length_bytes = sizeof(std::uint64_t);
 constexpr std::uint64_t k_most_header_bytes = 100'000'000;  // the format's own limit
 constexpr std::string_view k_checksum = "xxh3:";  // "xxh3:0.weight", beside other metadata
+// Ends the headers that this library writes. Python's writer aligns to eight bytes too, and adds no
+// more than seven spaces. Another byte in their place is an error of JSON, so damage does not make a
+// file of ours look like another program's.
+constexpr std::string_view k_own_end = "        ";
 
 [[noreturn]] void fail(const std::string& what) { throw std::runtime_error(what); }
 
@@ -94,22 +98,23 @@ std::vector<StoredTensor> placed(std::vector<Entry> entries, Bytes data) {
   return tensors;
 }
 
-// Either every tensor has a checksum, and no other name has one, or there are none at all.
-void check_checksums(const std::map<std::string, std::string>& metadata,
-                     const std::vector<StoredTensor>& tensors) {
+// Why the checksums do not fit; empty if they do: every tensor has one, and no other name has one,
+// or there are none at all.
+std::string checksum_doubt(const std::map<std::string, std::string>& metadata,
+                           const std::vector<StoredTensor>& tensors) {
   const auto is_one = [](const auto& item) { return item.first.starts_with(k_checksum); };
   const auto count = std::count_if(metadata.begin(), metadata.end(), is_one);
-  if (count == 0) return;
+  if (count == 0) return {};
   for (const auto& x : tensors) {
     const auto found = metadata.find(std::string(k_checksum) + x.name);
-    if (found == metadata.end()) fail(in_quotes(x.name) + " has no checksum, but others have");
+    if (found == metadata.end()) return in_quotes(x.name) + " has no checksum, but others have";
     if (found->second != checksum(x.data))
-      fail(in_quotes(x.name) +
-           " is damaged, or was changed by a program that kept the old checksums (the metadata " +
-           std::string(k_checksum) + "*): they do not match");
+      return in_quotes(x.name) +
+             " is damaged, or was changed by a program that kept the old checksums (the metadata " +
+             std::string(k_checksum) + "*): they do not match";
   }
-  if (static_cast<std::size_t>(count) != tensors.size())
-    fail("it has a checksum of a tensor that is not there");
+  const bool has_more = static_cast<std::size_t>(count) != tensors.size();
+  return has_more ? "it has a checksum of a tensor that is not there" : "";
 }
 
 // Any byte but 0 and 1 in a bool is undefined behaviour.
@@ -124,7 +129,7 @@ void check_bools(const std::vector<StoredTensor>& tensors) {
 
 }  // namespace
 
-std::vector<StoredTensor> parse_safetensors(Bytes file) {
+ParsedSafetensors parse_safetensors(Bytes file) {
   std::uint64_t length = 0;
   if (file.size() < k_length_bytes) fail("it is too short for a safetensors file");
   std::memcpy(&length, file.data(), k_length_bytes);
@@ -133,11 +138,13 @@ std::vector<StoredTensor> parse_safetensors(Bytes file) {
   if (length > file.size() - k_length_bytes)
     fail("its header is cut off: is it a safetensors file?");
   const auto body = file.subspan(k_length_bytes);
-  auto header = parse_header({reinterpret_cast<const char*>(body.data()), length});
+  const std::string_view text(reinterpret_cast<const char*>(body.data()), length);
+  auto header = parse_header(text);
   auto tensors = placed(std::move(header.entries), body.subspan(length));
-  check_checksums(header.metadata, tensors);
+  auto doubt = checksum_doubt(header.metadata, tensors);
+  if (!doubt.empty() && text.ends_with(k_own_end)) fail(doubt);
   check_bools(tensors);
-  return tensors;
+  return {std::move(tensors), std::move(doubt)};
 }
 
 SafetensorsParts make_safetensors(std::vector<StoredTensor> tensors) {
@@ -158,6 +165,7 @@ SafetensorsParts make_safetensors(std::vector<StoredTensor> tensors) {
   }
   parts.header = text_of(header);
   parts.header.resize((parts.header.size() + 7) / 8 * 8, ' ');  // aligned, as the data after it
+  parts.header += k_own_end;
   if (parts.header.size() > k_most_header_bytes)
     fail("the header would be larger than the format's 100 MB");
   const std::uint64_t length = parts.header.size();

@@ -22,9 +22,16 @@ struct StoredTensor {
   std::span<const std::byte> data;
 };
 
-/// The tensors of a safetensors file, in the order of their data. Checks everything first, also
-/// checksums if present. std::runtime_error, with the reason, if a check fails.
-[[nodiscard]] std::vector<StoredTensor> parse_safetensors(std::span<const std::byte> file);
+/// What a safetensors file has.
+struct ParsedSafetensors {
+  std::vector<StoredTensor> tensors;  // in the order of their data
+  std::string doubt;  // why checksums of another program's file do not fit, or empty
+};
+
+/// Checks everything first, also checksums if present. std::runtime_error, with the reason, if a
+/// check fails; but a checksum that does not fit is only a doubt where the header is not laid out
+/// as make_safetensors does it: Python programs copy the metadata to files with other values.
+[[nodiscard]] ParsedSafetensors parse_safetensors(std::span<const std::byte> file);
 
 /// The parts of which a file consists: `header`, with its length in front, then each of `data`.
 struct SafetensorsParts {

@@ -69,6 +69,16 @@ void release_cached_memory() {
   if (allocator != nullptr && allocator->initialized()) allocator->emptyCache();
 }
 
+// Only LibTorch's allocator of GPU memory has a type for this error: cuBLAS, cuDNN, the CUDA runtime
+// and the CPU's allocator tell it by their text.
+bool is_out_of_memory(const c10::Error& error) {
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return true;
+  const std::string text = error.what_without_backtrace();
+  const auto texts = {"out of memory", "not enough memory", "can't allocate memory", "ALLOC_FAILED",
+                      "ALLOCATION_FAILED"};
+  return std::ranges::any_of(texts, [&](const char* part) { return text.find(part) != text.npos; });
+}
+
 // "512 B", "1.50 GiB": three digits at least.
 std::string text_of(const std::optional<std::uint64_t>& bytes) {
   if (!bytes) return "-";
@@ -158,7 +168,8 @@ std::int64_t fit_batch_size(std::int64_t largest, const std::function<void(std::
     try {
       work(size);
       return size;
-    } catch (const c10::OutOfMemoryError&) {
+    } catch (const c10::Error& failure) {
+      if (!is_out_of_memory(failure)) throw;
       if (size == least) error = std::current_exception();
     }
     // Outside the handler nothing of that work is left, not even its error.
@@ -166,7 +177,7 @@ std::int64_t fit_batch_size(std::int64_t largest, const std::function<void(std::
     if (error) std::rethrow_exception(error);
     const auto smaller = std::max(least, size / 2);
     log_message(LogLevel::warning, "fit_batch_size: " + std::to_string(size) +
-                                       " does not fit into the GPU's memory; trying " +
+                                       " does not fit into memory; trying " +
                                        std::to_string(smaller) + ".");
     size = smaller;
   }

@@ -47,6 +47,12 @@ void check_arrived(const torch::nn::Module& net, c10::Device device) {
   }
 }
 
+[[noreturn]] void throw_to_meta(const std::string& name, const at::Tensor& x) {
+  throw ArgumentError("place: " + detail::clipped(name, 120) + " is on " + x.device().str() +
+                      ", and LibTorch moves no parameter to meta, which has no values. Make the "
+                      "network there: use_gpu::DefaultDeviceGuard scope(c10::Device(\"meta\")).");
+}
+
 PlacedTensor placed(const std::string& name, const at::Tensor& x, bool is_buffer) {
   return {name,
           is_buffer,
@@ -80,6 +86,7 @@ void place(ModuleRef net, c10::Device device, std::optional<at::ScalarType> dtyp
   // First the copies: they can fail (no memory, no kernel), but change nothing.
   std::vector<at::Tensor> moving;
   for (const auto& [name, x] : with_gradients(named)) {
+    if (device.is_meta() && !x.is_meta()) throw_to_meta(name, x);
     const bool is_converted = dtype && x.is_floating_point() && x.scalar_type() != *dtype;
     if (!same_device(x.device(), device) || is_converted) moving.push_back(x);
   }

@@ -219,8 +219,7 @@ TEST(FitBatchSize, HalvesUntilItFitsAndWarnsEachTime) {
   EXPECT_EQ(fitted, 62);
   EXPECT_EQ(sizes, (std::vector<std::int64_t>{1000, 500, 250, 125, 62}));
   EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 4);
-  EXPECT_TRUE(
-      has(log, "[warning] fit_batch_size: 125 does not fit into the GPU's memory; trying 62."));
+  EXPECT_TRUE(has(log, "[warning] fit_batch_size: 125 does not fit into memory; trying 62."));
 }
 
 TEST(FitBatchSize, StopsAtTheLeastAndPassesTheLastError) {
@@ -239,6 +238,35 @@ TEST(FitBatchSize, StopsAtTheLeastAndPassesTheLastError) {
   const std::int64_t largest = std::numeric_limits<std::int64_t>::max();
   EXPECT_THROW(fit_batch_size(largest, work), c10::OutOfMemoryError);
   EXPECT_EQ(sizes.size(), 63U) << "the logarithm, and the first";
+  testing::internal::GetCapturedStderr();
+}
+
+TEST(FitBatchSize, KnowsEachOutOfMemoryErrorOfLibTorch) {
+  const auto fitted = [](const auto& fail) {
+    return fit_batch_size(8, [&](std::int64_t size) {
+      if (size > 4) fail();
+    });
+  };
+  testing::internal::CaptureStderr();
+  for (const std::string text :
+       {"CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
+        "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
+        "[enforce fail at alloc_cpu.cpp] data. DefaultCPUAllocator: not enough memory: you "
+        "tried"}) {
+    EXPECT_EQ(fitted([&] { TORCH_CHECK(false, text); }), 4) << text;
+  }
+  EXPECT_EQ(fitted([] { throw c10::AcceleratorError({}, 2, "CUDA error: out of memory"); }), 4);
+  EXPECT_EQ(fitted([] { static_cast<void>(empty_bytes(std::int64_t{1} << 60, cpu())); }), 4);
+  if (test::simulated()) {
+    const auto stream = c10::impl::VirtualGuardImpl(gpu().type()).getStream(gpu());
+    EXPECT_EQ(fitted([&] {
+                test::set_cuda_faults("cudaStreamSynchronize:1:2");
+                stream.synchronize();
+              }),
+              4);
+    test::set_cuda_faults("");
+  }
   testing::internal::GetCapturedStderr();
 }
 

@@ -7,6 +7,7 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
 #include <torch/types.h>
+#include <use_gpu/default_device.hpp>
 #include <use_gpu/errors.hpp>
 #include <use_gpu/log.hpp>
 #include <use_gpu/parameters.hpp>
@@ -248,6 +249,18 @@ TEST(Place, RefusesADeviceThatIsNotThereAndChangesNothing) {
   const auto text = error_of<DeviceError>([&] { place(net, test::absent_gpu()); });
   EXPECT_TRUE(has(text, test::absent_gpu().str()));
   EXPECT_EQ(before.all, Snapshot(*net).all);
+}
+
+TEST(Place, RefusesMetaAndSaysHowANetworkGetsThere) {
+  torch::nn::Linear net(3, 1);
+  const auto text = error_of<ArgumentError>([&] { place(net, c10::Device("meta")); });
+  EXPECT_TRUE(has(text, " is on cpu, "));
+  EXPECT_TRUE(has(text, "DefaultDeviceGuard scope(c10::Device(\"meta\"))"));
+  EXPECT_TRUE(placement(net).single_device().is_cpu());
+  const DefaultDeviceGuard scope(c10::Device("meta"));
+  torch::nn::Linear there(3, 1);
+  place(there, c10::Device("meta"), torch::kHalf);
+  EXPECT_TRUE(there->weight.is_meta() && there->weight.scalar_type() == torch::kHalf);
 }
 
 TEST(Place, ChangesNothingWhenATensorHalfWayCannotBeMoved) {

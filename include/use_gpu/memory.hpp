@@ -58,7 +58,8 @@ std::ostream& operator<<(std::ostream& out, const std::vector<MemoryReport>& rep
 /// MB. Another process may take the memory meanwhile.
 [[nodiscard]] c10::Device try_emptiest_gpu(std::uint64_t least_bytes = 0);
 
-/// Calls work(largest). Each time that ends in c10::OutOfMemoryError, returns LibTorch's cached
+/// Calls work(largest). Each time that ends in an out-of-memory error (c10::OutOfMemoryError, and
+/// those of cuBLAS, cuDNN, the CUDA runtime and the CPU's allocator), returns LibTorch's cached
 /// memory to the driver, which waits for the devices, logs a warning, and calls work with half the
 /// size, but never less than `least`. Returns the size that worked. When `work` has failed its own
 /// tensors are gone, but what it changed elsewhere, such as gradients, is not undone. The last

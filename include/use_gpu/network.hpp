@@ -31,7 +31,8 @@ namespace USE_GPU_EXPORT use_gpu {
 /// host through pinned memory; it waits for these. Needs memory for both copies until the end, and
 /// at most 64 MB more on each side. Tensors already there are not copied. Calls Module::to at the
 /// end, for modules that override it. Logs a warning if nothing is registered. ArgumentError for an
-/// empty holder, DeviceError if the device is not there. Chapter cell: `net.to(device=try_gpu())`.
+/// empty holder and for a move to "meta", DeviceError if the device is not there. Chapter cell:
+/// `net.to(device=try_gpu())`.
 ///
 /// With a dtype all that is floating point gets it; integers, booleans and complex numbers keep
 /// theirs, as in Python, where C++'s Module::to(device, dtype) converts them too. ArgumentError for

@@ -5,8 +5,8 @@ file(REMOVE_RECURSE "${work}")
 include("${CMAKE_CURRENT_LIST_DIR}/../steps.cmake")
 write_snippet(cpp "${work}/main.cpp")
 
-# The project's own warnings are errors, in our files too.
-set(warnings "-Wall -Wextra -Wpedantic -Werror")
+# The project's own warnings are errors, in our files too. Optimized, as GCC then warns of more.
+set(warnings "-O2 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror")
 function(configure name)
   run(${CMAKE_COMMAND} -G Ninja -S "${CMAKE_CURRENT_LIST_DIR}" -B "${work}/${name}" -DCMAKE_CXX_STANDARD=20
       -DCMAKE_CUDA_STANDARD=17 "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DCMAKE_CXX_FLAGS=${FLAGS} ${warnings}"

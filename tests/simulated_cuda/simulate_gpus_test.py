@@ -91,6 +91,21 @@ for launch in (lambda: add(x, x), lambda: fill(grid=(1, 1, 1), block=(1, 1, 1), 
 print(x.add(1).tolist())
 """
 
+# Two processes: one sends the other a tensor on its GPU, and gets twice that back.
+RPC = """
+import sys, torch, torch.distributed.rpc as rpc
+def twice(x):
+    return x * 2
+def work(rank):
+    options = rpc.TensorPipeRpcBackendOptions(init_method="file://" + sys.argv[1])
+    options.set_device_map(f"worker{1 - rank}", {0: 0})
+    rpc.init_rpc(f"worker{rank}", rank=rank, world_size=2, rpc_backend_options=options)
+    if rank == 0: print(rpc.rpc_sync("worker1", twice, (torch.ones(3, device="cuda"),)))
+    rpc.shutdown()
+if __name__ == "__main__":
+    torch.multiprocessing.spawn(work, nprocs=2)
+"""
+
 
 def run(*arguments, **environment):
     kept = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
@@ -234,6 +249,19 @@ class Program(unittest.TestCase):
         self.assertRegex(added, "the CUDA kernel my_add.* was launched, which simulated GPUs cannot run", ran.stderr)
         self.assertIn("the CUDA kernel my_fill was launched, which simulated GPUs cannot run", filled)
         self.assertEqual(values, "[2.0, 2.0, 2.0, 2.0]")  # all works again
+
+    def test_counts_what_nvrtc_compiled_in_a_dry_run(self):
+        self.needs_torch()
+        ran = run("--summary", "--dry-run", "1", sys.executable, "-c",
+                  "import torch; torch.ones(4, device='cuda', dtype=torch.cfloat).exp()")
+        self.assertEqual(rows(ran.stderr)["kernels"], [2], ran.stderr)  # that of ones, and exp's
+
+    def test_sends_tensors_by_rpc(self):
+        self.needs_torch()
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "program.py").write_text(RPC)
+            ran = run("1", sys.executable, "-W", "ignore", Path(folder, "program.py"), Path(folder, "rendezvous"))
+        self.assertEqual(ran.stdout, "tensor([2., 2., 2.], device='cuda:0')\n", ran.stderr)
 
     def test_trains_in_python(self):
         script = Path(__file__).with_name("train.py")

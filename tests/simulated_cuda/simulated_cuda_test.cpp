@@ -18,9 +18,14 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <string>
 #include <thread>
 #include <vector>
+
+// A launch's side of nvcc's registration. NOLINTNEXTLINE(bugprone-reserved-identifier)
+extern "C" void __cudaRegisterFunction(void**, const char*, char*, const char*, int, uint3*, uint3*,
+                                       dim3*, dim3*, int*);
 
 namespace {
 
@@ -176,6 +181,32 @@ TEST(Streams, APollingProgramEnds) {
   while (!event.query()) {
   }
   EXPECT_TRUE(host.equal(torch::ones({4})));
+}
+
+// A program that has a function called waits for the call alone; so nothing else may be needed.
+TEST(Streams, CallTheProgramsFunctions) {
+  const CUDAStream side = c10::cuda::getStreamFromPool(false, 0);
+  Tensor host = torch::zeros({4}, pinned());
+  const Tensor x = torch::full({4}, 7.0, k_gpu);
+  synchronize();
+  for (const bool by_callback : {true, false}) {
+    host.zero_();
+    std::promise<bool> called;
+    {
+      const CUDAStreamGuard guard(side);
+      host.copy_(x, /*non_blocking=*/true);
+    }
+    const auto call = +[](void* data) { static_cast<std::promise<bool>*>(data)->set_value(true); };
+    const auto callback = +[](cudaStream_t, cudaError_t status, void* data) {
+      static_cast<std::promise<bool>*>(data)->set_value(status == cudaSuccess);
+    };
+    ASSERT_EQ(by_callback ? cudaStreamAddCallback(side.stream(), callback, &called, 0)
+                          : cudaLaunchHostFunc(side.stream(), call, &called),
+              cudaSuccess);
+    EXPECT_TRUE(called.get_future().get());
+    EXPECT_TRUE(host.equal(torch::full({4}, 7.0)));  // what the stream had before is done
+    side.synchronize();
+  }
 }
 
 TEST(Streams, TheDefaultStreamWaitsForBlockingStreams) {
@@ -490,18 +521,122 @@ TEST(Kernels, ThatCannotBeComputedAreRefusedByName) {
                     (void)at::quantize_per_tensor(torch::ones({4}, k_gpu), 0.1, 0, torch::kQInt8);
                   }),
                   "Simulated GPUs have no quantized tensors"));
-  const Tensor q = torch::rand({1, 2, 4, 8}, torch::TensorOptions(k_gpu).dtype(torch::kHalf));
-  EXPECT_TRUE(has(error_of([&] { (void)at::_scaled_dot_product_flash_attention(q, q, q); }),
-                  "Simulated GPUs have no aten::_scaled_dot_product_flash_attention"));
+  EXPECT_TRUE(has(error_of([] { (void)at::_fused_dropout(torch::ones({4}, k_gpu), 0.5); }),
+                  "Simulated GPUs have no aten::_fused_dropout"));
 }
 
-// LibTorch does not look at the error of this launch, so it comes with the next operation.
+// A program that does not look at the error of its launch learns it from the next operation.
 TEST(Kernels, ThatAreRefusedUnseenAreReportedBeforeTheirValuesAreRead) {
-  const Tensor nested =
-      torch::nested::nested_tensor({torch::rand({2, 3}), torch::rand({3, 3})}).to(k_gpu);
-  const auto read = [&] { (void)torch::nested::to_padded_tensor(nested, 0.0).cpu(); };
-  EXPECT_TRUE(has(error_of(read), "the CUDA kernel at::native::add_padding"));
+  static char kernel;
+  __cudaRegisterFunction(nullptr, &kernel, nullptr, "_Z9my_kernelPf", 0, nullptr, nullptr, nullptr,
+                         nullptr, nullptr);
+  (void)cudaLaunchKernel(&kernel, dim3(1), dim3(1), nullptr, 0, nullptr);
+  EXPECT_TRUE(has(error_of([] { (void)torch::ones({4}, k_gpu); }), "the CUDA kernel my_kernel"));
   EXPECT_TRUE(torch::ones({4}, k_gpu).cpu().equal(torch::ones({4})));
+}
+
+// Where LibTorch itself refuses on the host, before a kernel of a GPU is launched.
+TEST(Kernels, AreRefusedWhereAProgramWantsDeterministicOnes) {
+  auto& context = at::globalContext();
+  const Tensor x = torch::rand({1, 2, 8}, k_gpu).requires_grad_();
+  const Tensor padded = torch::reflection_pad1d(x, {1, 1});
+  const auto alert = [](const char* caller) {
+    return std::string(caller) + " does not have a deterministic implementation";
+  };
+  context.setDeterministicAlgorithms(true, /*warn_only=*/false);
+  EXPECT_TRUE(
+      has(error_of([&] { padded.sum().backward(); }), alert("reflection_pad1d_backward_out_cuda")));
+  EXPECT_TRUE(has(error_of([&] { (void)x.detach().histc(); }),
+                  alert("_histc_cuda with floating point input")));
+  EXPECT_TRUE(has(error_of([&] { (void)x.median(2); }), alert("median CUDA with indices output")));
+  const Tensor integers = torch::arange(4, k_gpu);
+  EXPECT_TRUE(has(error_of([&] { (void)integers.bincount(torch::rand({4}, k_gpu)); }),
+                  alert("_bincount_cuda")));
+  EXPECT_TRUE(integers.bincount().cpu().equal(torch::ones({4}, torch::kLong)));
+  EXPECT_TRUE(integers.histc(4).cpu().equal(torch::ones({4}, torch::kLong)));
+  EXPECT_FLOAT_EQ(x.detach().median().item<float>(), x.detach().cpu().median().item<float>());
+  context.setDeterministicAlgorithms(false, false);
+  padded.sum().backward();
+  EXPECT_TRUE(x.grad().defined());
+}
+
+// What Python's SyncBatchNorm calls: a batch of two parts is normalized as a whole.
+TEST(Kernels, NormalizeABatchOfTwoParts) {
+  for (const auto type : {torch::kFloat, torch::kHalf}) {
+    const double bound = type == torch::kHalf ? 2e-2 : 1e-4;
+    const auto options = torch::TensorOptions(k_gpu).dtype(type);
+    const Tensor x = torch::rand({5, 3, 4}, options), grad = torch::rand({5, 3, 4}, options);
+    const Tensor weight = torch::rand({3}, k_gpu), bias = torch::rand({3}, k_gpu);
+    const Tensor running_mean = torch::zeros({3}, k_gpu), running_var = torch::ones({3}, k_gpu);
+    const Tensor whole = x.to(torch::kFloat).cpu().requires_grad_();
+    const Tensor mean_of_whole = torch::zeros({3}), var_of_whole = torch::ones({3}),
+                 whole_weight = weight.cpu().requires_grad_(),
+                 whole_bias = bias.cpu().requires_grad_();
+    const Tensor expected = torch::batch_norm(whole, whole_weight, whole_bias, mean_of_whole,
+                                              var_of_whole, true, 0.1, 1e-5, false);
+    expected.backward(grad.to(torch::kFloat).cpu());
+
+    const std::vector<Tensor> parts{x.slice(0, 0, 2), x.slice(0, 2)},
+        grads{grad.slice(0, 0, 2), grad.slice(0, 2)};
+    const auto [mean0, scale0] = at::batch_norm_stats(parts[0], 1e-5);
+    const auto [mean1, scale1] = at::batch_norm_stats(parts[1], 1e-5);
+    const Tensor counts = torch::tensor({8.F, 12.F}).to(k_gpu);
+    const auto [mean, scale] = at::batch_norm_gather_stats_with_counts(
+        x, torch::stack({mean0, mean1}), torch::stack({scale0, scale1}), running_mean, running_var,
+        0.1, 1e-5, counts);
+    const auto same = [&](const Tensor& found, const Tensor& reference) {
+      return found.to(torch::kFloat).cpu().allclose(reference, bound, bound);
+    };
+    EXPECT_TRUE(same(running_mean, mean_of_whole) && same(running_var, var_of_whole));
+    std::vector<Tensor> outputs, of_inputs;
+    Tensor sum = torch::zeros({3}, k_gpu), product = sum.clone(), of_weight = sum.clone(),
+           of_bias = sum.clone();
+    for (std::size_t i = 0; i < 2; ++i) {
+      outputs.push_back(at::batch_norm_elemt(parts[i], weight, bias, mean, scale, 1e-5));
+      const auto [s, p, w, b] =
+          at::batch_norm_backward_reduce(grads[i], parts[i], mean, scale, weight, true, true, true);
+      sum += s;
+      product += p;
+      of_weight += w;
+      of_bias += b;
+    }
+    for (std::size_t i = 0; i < 2; ++i) {
+      of_inputs.push_back(at::batch_norm_backward_elemt(grads[i], parts[i], mean, scale, weight,
+                                                        sum, product, counts.to(torch::kInt)));
+    }
+    EXPECT_EQ(outputs[0].scalar_type(), type);
+    EXPECT_TRUE(same(torch::cat(outputs), expected.detach()));
+    EXPECT_TRUE(same(torch::cat(of_inputs), whole.grad()));
+    EXPECT_TRUE(same(of_weight, whole_weight.grad()) && same(of_bias, whole_bias.grad()));
+  }
+}
+
+TEST(Kernels, ComputeOnNestedTensors) {
+  const std::vector<Tensor> parts{torch::randn({3, 8}), torch::randn({5, 8})};
+  const Tensor host = torch::nested::nested_tensor(parts), nested = host.to(k_gpu);
+  const auto padded = [](const Tensor& x) { return torch::nested::to_padded_tensor(x.cpu(), 0.0); };
+  EXPECT_TRUE(torch::nested::to_padded_tensor(nested, 0.0).cpu().equal(padded(host)));
+  EXPECT_TRUE(padded(nested.softmax(-1)).allclose(padded(host.softmax(-1))));
+  EXPECT_TRUE(padded(torch::matmul(nested, nested.transpose(1, 2)))
+                  .allclose(padded(torch::matmul(host, host.transpose(1, 2))), 1e-4, 1e-5));
+  EXPECT_TRUE(padded(nested + nested).equal(padded(host + host)));
+  nested.mul_(2);
+  EXPECT_TRUE(padded(nested).equal(padded(host * 2)));
+}
+
+// A kernel for a few queries at a time, as a GPU has it: all pairs of 4096 would take 512 MiB.
+TEST(Kernels, AttendWithoutMemoryForAllPairs) {
+  for (const auto type : {torch::kHalf, torch::kBFloat16, torch::kFloat}) {
+    const Tensor x = torch::randn({1, 8, 4096, 16}, torch::TensorOptions(k_gpu).dtype(type));
+    c10::cuda::CUDACachingAllocator::resetPeakStats(0);
+    const auto allocated = [] {
+      return c10::cuda::CUDACachingAllocator::getDeviceStats(0).allocated_bytes[0];
+    };
+    const auto before = allocated().current;
+    const Tensor y = torch::scaled_dot_product_attention(x, x, x, {}, 0.0, /*is_causal=*/true);
+    EXPECT_LT(allocated().peak - before, std::int64_t{2} * static_cast<std::int64_t>(x.nbytes()));
+    EXPECT_TRUE(y.slice(2, 0, 1).cpu().allclose(x.slice(2, 0, 1).cpu(), 1e-2, 1e-2));
+  }
 }
 
 TEST(Kernels, DoNotDependOnFlags) {

@@ -3,7 +3,6 @@
 // GPU-only operations, composed of operations that simulated GPUs have. Their results have the
 // layouts of LibTorch's own kernels (for the cells see ATen/native/cuda/RNN.cu).
 #include <ATen/ATen.h>
-#include <ATen/native/transformers/attention.h>
 
 #include <array>
 #include <numeric>
@@ -125,13 +124,7 @@ std::tuple<Tensor, Tensor> dropout(const Tensor& input, double p, std::optional<
   return {input * mask * (p == 1 ? 0 : 1 / (1 - p)), mask};
 }
 
-// Programs may turn cuDNN on; values must not depend on it. Attention always uses the `math`
-// backend, which needs only operations that simulated GPUs have.
-std::int64_t choose_attention(const Tensor&, const Tensor&, const Tensor&, const OptionalTensor&,
-                              double, bool, std::optional<double>, bool) {
-  return static_cast<std::int64_t>(at::SDPBackend::math);
-}
-
+// Programs may turn cuDNN on; values must not depend on it.
 bool accepts_cudnn(const Tensor&) { return false; }
 
 bool uses_cudnn_for_ctc_loss(const Tensor&, const Tensor&, at::IntArrayRef, at::IntArrayRef,
@@ -142,6 +135,26 @@ bool uses_cudnn_for_ctc_loss(const Tensor&, const Tensor&, at::IntArrayRef, at::
 bool uses_cudnn_for_ctc_loss_of_tensors(const Tensor&, const Tensor&, const Tensor&, const Tensor&,
                                         std::int64_t) {
   return false;
+}
+
+// In convolutions that torch.jit.optimize_for_inference has joined with what follows them.
+Tensor cudnn_convolution_relu(const Tensor& input, const Tensor& weight, const OptionalTensor& bias,
+                              at::IntArrayRef stride, at::IntArrayRef padding,
+                              at::IntArrayRef dilation, std::int64_t groups) {
+  return at::convolution(input, weight, bias, stride, padding, dilation, /*transposed=*/false,
+                         std::vector<std::int64_t>(stride.size()), groups)
+      .relu();
+}
+
+Tensor cudnn_convolution_add_relu(const Tensor& input, const Tensor& weight, const Tensor& added,
+                                  const std::optional<at::Scalar>& factor,
+                                  const OptionalTensor& bias, at::IntArrayRef stride,
+                                  at::IntArrayRef padding, at::IntArrayRef dilation,
+                                  std::int64_t groups) {
+  return at::convolution(input, weight, bias, stride, padding, dilation, /*transposed=*/false,
+                         std::vector<std::int64_t>(stride.size()), groups)
+      .add(added, factor.value_or(1))
+      .relu();
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> cudnn_batch_norm(
@@ -188,11 +201,11 @@ void add_gpu_only(torch::Library& library) {
   add("_thnn_fused_gru_cell_backward", TORCH_FN(gru_cell_backward));
   add("_fused_rms_norm_backward", TORCH_FN(rms_norm_backward));
   add("native_dropout", TORCH_FN(dropout));
-  add("_fused_sdp_choice", TORCH_FN(choose_attention));
-  at::native::_fused_sdp_choice_stub.set_cuda_dispatch_ptr(choose_attention);
   add("cudnn_is_acceptable", TORCH_FN(accepts_cudnn));
   add("_use_cudnn_ctc_loss", TORCH_FN(uses_cudnn_for_ctc_loss));
   add("_use_cudnn_ctc_loss.Tensor", TORCH_FN(uses_cudnn_for_ctc_loss_of_tensors));
+  add("cudnn_convolution_relu", TORCH_FN(cudnn_convolution_relu));
+  add("cudnn_convolution_add_relu", TORCH_FN(cudnn_convolution_add_relu));
   add("cudnn_batch_norm", TORCH_FN(cudnn_batch_norm));
   add("cudnn_batch_norm_backward", TORCH_FN(cudnn_batch_norm_backward));
   add("cudnn_grid_sampler", TORCH_FN(cudnn_grid_sampler));

@@ -2,6 +2,7 @@
 #include "kernels/host_tensors.hpp"
 
 #include <ATen/ATen.h>
+#include <ATen/NestedTensorImpl.h>
 #include <ATen/SparseCsrTensorImpl.h>
 #include <ATen/SparseCsrTensorUtils.h>
 #include <ATen/native/SparseTensorUtils.h>
@@ -48,6 +49,17 @@ at::Tensor coordinates(const at::Tensor& indices, const at::Tensor& values,
                                        values.options().layout(at::kSparse), like.is_coalesced());
 }
 
+// All memory of a nested tensor, which is one buffer.
+at::Tensor buffer_of(const at::Tensor& nested) {
+  return at::native::get_nested_tensor_impl(nested)->get_unsafe_storage_as_tensor();
+}
+
+at::Tensor nested(const at::Tensor& buffer, const at::Tensor& like) {
+  const auto* const impl = at::native::get_nested_tensor_impl(like);
+  return at::detail::make_tensor<at::native::NestedTensorImpl>(
+      buffer, impl->get_nested_sizes(), impl->get_nested_strides(), impl->get_storage_offsets());
+}
+
 }  // namespace
 
 at::Tensor host_view(const at::Tensor& tensor) {
@@ -60,7 +72,13 @@ at::Tensor host_view(const at::Tensor& tensor) {
     return compressed(host_view(compressed_indices), host_view(plain_indices),
                       host_view(tensor.values()), tensor);
   }
+  if (tensor.is_nested()) return nested(host_view_of_strided(buffer_of(tensor)), tensor);
   return host_view_of_strided(tensor);
+}
+
+at::Tensor copied(const at::Tensor& view) {
+  if (!view.defined()) return view;
+  return view.is_nested() ? nested(buffer_of(view).clone(), view) : view.clone();
 }
 
 at::Tensor make_device_tensor(const at::Tensor& host, c10::Device device, Writes& writes) {
@@ -74,6 +92,9 @@ at::Tensor make_device_tensor(const at::Tensor& host, c10::Device device, Writes
     return compressed(make_device_tensor(compressed_indices, device, writes),
                       make_device_tensor(plain_indices, device, writes),
                       make_device_tensor(host.values(), device, writes), host);
+  }
+  if (host.is_nested()) {
+    return nested(make_device_tensor(buffer_of(host), device, writes), host);
   }
   TORCH_CHECK_NOT_IMPLEMENTED(!host.is_quantized(), "Simulated GPUs have no quantized tensors");
   at::Tensor made = at::empty_strided(host.sizes(), host.strides(), host.options().device(device));
@@ -99,6 +120,10 @@ void update_device_tensor(const at::Tensor& tensor, const at::Tensor& host, Writ
         make_device_tensor(compressed_indices, device, writes),
         make_device_tensor(plain_indices, device, writes),
         make_device_tensor(host.values(), device, writes), host.sizes());
+    return;
+  }
+  if (tensor.is_nested()) {  // of the same layout
+    update_device_tensor(buffer_of(tensor), buffer_of(host), writes);
     return;
   }
   if (tensor.sizes() != host.sizes()) tensor.resize_(host.sizes());

@@ -15,9 +15,12 @@ namespace use_gpu::simulated_cuda {
 /// values.
 using Writes = std::vector<std::pair<at::Tensor, at::Tensor>>;
 
-/// A CPU tensor over the memory of a CUDA tensor, with its sizes, strides and layout; of a sparse
-/// one, over the memory of its parts. Any other tensor is itself.
+/// A CPU tensor over the memory of a CUDA tensor, with its sizes, strides and layout; of a sparse or
+/// nested one, over the memory of its parts. Any other tensor is itself.
 at::Tensor host_view(const at::Tensor& tensor);
+
+/// The same values in memory of their own.
+at::Tensor copied(const at::Tensor& view);
 
 /// A new CUDA tensor like the CPU tensor, whose values are still to be written.
 at::Tensor make_device_tensor(const at::Tensor& host, c10::Device device, Writes& writes);

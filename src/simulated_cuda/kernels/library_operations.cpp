@@ -89,8 +89,9 @@ void count_with_meta(const c10::OperatorHandle& operation, c10::DispatchKeySet,
 
 Tensor convolution(const Tensor& input, const Tensor& weight, const std::optional<Tensor>&,
                    at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation,
-                   bool transposed, at::IntArrayRef output_padding, std::int64_t groups) {
-  count_kernel("aten::convolution");
+                   bool transposed, at::IntArrayRef output_padding, std::int64_t groups, bool, bool,
+                   bool, bool) {
+  count_kernel("aten::_convolution");
   const auto rank = input.dim() - 2;
   const auto expanded = [&](at::IntArrayRef values) {
     return values.size() == 1 ? std::vector<std::int64_t>(static_cast<std::size_t>(rank), values[0])
@@ -157,7 +158,7 @@ void add_library_operations(torch::Library& library) {
     library.impl((name.name.substr(6) + overload).c_str(),
                  torch::CppFunction::makeFromBoxedFunction<&count_with_meta>());
   }
-  library.impl("convolution", TORCH_FN(convolution));
+  library.impl("_convolution", TORCH_FN(convolution));
   library.impl("convolution_backward", TORCH_FN(convolution_backward));
 }
 

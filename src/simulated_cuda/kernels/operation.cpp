@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "kernels/arguments.hpp"
+#include "kernels/deterministic.hpp"
+#include "kernels/host_call.hpp"
 #include "kernels/host_tensors.hpp"
 #include "kernels/inside_kernel.hpp"
 #include "kernels/random.hpp"
@@ -32,12 +34,10 @@ struct HostCall {
     const InsideKernel inside;
     torch::jit::Stack stack = arguments;
     for (const auto& [index, make] : generators) stack[index] = make();
-    operation.redispatchBoxed(c10::DispatchKeySet(key), &stack);
+    call_on_host(operation, key, &stack);
     return stack;
   }
 };
-
-at::Tensor copied(const at::Tensor& view) { return view.defined() ? view.clone() : view; }
 
 // The call, on views of device memory. `apart`: outputs go to copies.
 HostCall make_call(const c10::OperatorHandle& operation, c10::DispatchKey key,
@@ -99,8 +99,8 @@ bool synchronizes(const c10::OperatorHandle& operation, c10::DispatchKey host_ke
                   const Values& arguments) {
   const std::string& name = operation.schema().name();
   if (name == "aten::repeat_interleave") return arguments.back().isNone();  // its output's size
-  return host_key != c10::DispatchKey::CPU || name.starts_with("aten::_to_sparse") ||
-         operation.hasTag(at::Tag::data_dependent_output) ||
+  return host_key == c10::DispatchKey::SparseCPU || host_key == c10::DispatchKey::SparseCsrCPU ||
+         name.starts_with("aten::_to_sparse") || operation.hasTag(at::Tag::data_dependent_output) ||
          operation.hasTag(at::Tag::dynamic_output_shape);
 }
 
@@ -145,6 +145,7 @@ void compute(const c10::OperatorHandle& operation, c10::DispatchKey host_key,
   const c10::cuda::CUDAGuard guard(device);
   prepare_indices(schema, arguments);
   check_devices(schema, arguments, device);
+  check_deterministic(schema, arguments);
 
   cudaStream_t stream = c10::cuda::getCurrentCUDAStream(device.index()).stream();
   const bool captured = simulated_cuda_is_capturing(stream);

@@ -14,6 +14,12 @@ void add_copy(torch::Library& library);
 /// and calls to cuDNN.
 void add_gpu_only(torch::Library& library);
 
+/// Fused attention.
+void add_attention(torch::Library& library);
+
+/// The parts of a batch normalization over several GPUs.
+void add_batch_norm(torch::Library& library);
+
 /// For a dry run: operations of NVIDIA's libraries, which count as one kernel each.
 void add_library_operations(torch::Library& library);
 

@@ -4,6 +4,7 @@
 #include <ATen/Context.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/Exception.h>
+#include <torch/csrc/jit/codegen/fuser/interface.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -12,10 +13,16 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "kernels/operation.hpp"
 #include "kernels/own_kernels.hpp"
 #include "runtime/interface.hpp"
+
+// Of <torch/csrc/jit/tensorexpr/kernel.h>, which takes seconds to compile.
+namespace torch::jit::tensorexpr {
+TORCH_API bool setFallbackAllowed(bool value);
+}
 
 namespace use_gpu::simulated_cuda {
 namespace {
@@ -41,9 +48,17 @@ const std::set<std::string> k_kept_sparse = words(
     "_coalesced_ clone copy_ copy_sparse_to_sparse_ empty empty_like resize_ resize_as_sparse_ "
     "sparse_resize_ sparse_resize_and_clear_ zero_ zeros");
 
-// Composite operations that call NVIDIA's libraries or a kernel directly, not by the dispatcher.
-const std::set<std::string> k_whole =
-    words("convolution _convolution convolution_backward conj_physical_");
+// The same for nested tensors, whose sizes are on the host.
+const std::set<std::string> k_kept_nested = words(
+    "_nested_tensor_size _nested_tensor_storage_offsets _nested_tensor_strides _to_copy copy_ "
+    "_fused_sdp_choice empty_like values");
+
+// Composite operations that call NVIDIA's libraries or a kernel directly, not by the dispatcher. Not
+// aten::convolution, which torch.jit.trace does not record: it records the _convolution inside.
+const std::vector<c10::OperatorName> k_whole = {
+    {"aten::_convolution", ""},   {"aten::convolution_backward", ""},
+    {"aten::conj_physical_", ""}, {"aten::ldexp", "Tensor"},
+    {"aten::ldexp", "out"},       {"aten::ldexp_", ""}};
 
 template <c10::DispatchKey host_key>
 void computed(const c10::OperatorHandle& operation, c10::DispatchKeySet, torch::jit::Stack* stack) {
@@ -67,11 +82,13 @@ bool returns_tensor(const c10::FunctionSchema& schema) {
   });
 }
 
-// A sparse tensor's sizes and flags are on the host.
-bool is_kept(const c10::FunctionSchema& schema, bool sparse) {
+// The sizes and flags of a tensor that is no plain one are on the host.
+bool is_kept(const c10::FunctionSchema& schema, c10::DispatchKey key) {
   const std::string name = schema.name().substr(std::string("aten::").size());
-  return k_kept.contains(name) || returns_view(schema) ||
-         (sparse && (k_kept_sparse.contains(name) || !returns_tensor(schema)));
+  if (k_kept.contains(name) || returns_view(schema)) return true;
+  if (key == c10::DispatchKey::CUDA) return false;
+  const bool is_nested = key == c10::DispatchKey::NestedTensorCUDA;
+  return (is_nested ? k_kept_nested : k_kept_sparse).contains(name) || !returns_tensor(schema);
 }
 
 std::string short_name(const c10::OperatorName& name) {
@@ -87,16 +104,14 @@ torch::Library& library_of(c10::DispatchKey key) {
 
 template <c10::DispatchKey device_key, c10::DispatchKey host_key>
 void replace(torch::Library& library) {
-  constexpr bool k_sparse = device_key != c10::DispatchKey::CUDA;
+  constexpr bool k_plain = device_key == c10::DispatchKey::CUDA;
   auto& dispatcher = c10::Dispatcher::singleton();
   auto names = dispatcher.getRegistrationsForDispatchKey(device_key);
-  if (!k_sparse) {
-    for (const std::string& name : k_whole) names.emplace_back("aten::" + name, "");
-  }
+  if (k_plain) names.insert(names.end(), k_whole.begin(), k_whole.end());
   for (const c10::OperatorName& name : names) {
     const auto operation = dispatcher.findOp(name);
     if (!name.name.starts_with("aten::") || !operation || !operation->hasSchema() ||
-        is_kept(operation->schema(), k_sparse)) {
+        is_kept(operation->schema(), device_key)) {
       continue;
     }
     const std::string own_name = short_name(name);
@@ -105,7 +120,7 @@ void replace(torch::Library& library) {
     library.impl(own_name.c_str(),
                  is_computed ? torch::CppFunction::makeFromBoxedFunction<&computed<host_key>>()
                              : torch::CppFunction::makeFromBoxedFunction<&refused>());
-    if (!k_sparse) (is_computed ? registered.computed : registered.refused).push_back(own_name);
+    if (k_plain) (is_computed ? registered.computed : registered.refused).push_back(own_name);
   }
 }
 
@@ -132,6 +147,9 @@ void simulated_cuda_replace_kernels() {
   const c10::WarningUtils::WarningHandlerGuard guard(&silent);
   at::globalContext().setUserEnabledCuDNN(false);
   at::globalContext().setSDPUseCuDNN(false);
+  // TorchScript's fusers, which launch kernels that they compile.
+  torch::jit::overrideCanFuseOnGPU(false);
+  torch::jit::tensorexpr::setFallbackAllowed(true);
   torch::Library& library = library_of(c10::DispatchKey::CUDA);
   if (simulated_cuda_is_dry_run()) {
     add_library_operations(library);
@@ -139,6 +157,10 @@ void simulated_cuda_replace_kernels() {
     replace<c10::DispatchKey::CUDA, c10::DispatchKey::CPU>(library);
     add_copy(library);
     add_gpu_only(library);
+    add_attention(library);
+    add_batch_norm(library);
+    replace<c10::DispatchKey::NestedTensorCUDA, c10::DispatchKey::NestedTensorCPU>(
+        library_of(c10::DispatchKey::NestedTensorCUDA));
   }
   replace<c10::DispatchKey::SparseCUDA, c10::DispatchKey::SparseCPU>(
       library_of(c10::DispatchKey::SparseCUDA));

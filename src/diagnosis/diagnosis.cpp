@@ -5,7 +5,7 @@
 
 #include "diagnosis/explanation.hpp"
 #include "diagnosis/gpu_probe.hpp"
-#include "messages/message.hpp"
+#include "messages/error_text.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {
 
@@ -13,7 +13,7 @@ std::string explain_gpus() {
   try {
     return detail::explain(detail::probe_gpus());
   } catch (const std::exception& e) {
-    return "The GPUs cannot be examined: " + detail::clipped(e.what(), 250) +
+    return "The GPUs cannot be examined: " + detail::error_cause(e) +
            ". The program runs on the CPU; see whether `nvidia-smi` works.";
   }
 }

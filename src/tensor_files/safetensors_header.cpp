@@ -121,24 +121,25 @@ SafetensorsHeader parse_header(std::string_view text) {
 }
 
 std::string text_of(const SafetensorsHeader& header) {
+  // First the tensors, so that an error shows a name as it is: in the metadata more stands before it.
+  std::string tensors;
+  for (const auto& entry : header.entries) {
+    if (entry.name == k_metadata)
+      throw std::runtime_error("the format reserves the name __metadata__");
+    tensors +=
+        ',' + json_text(entry.name) + R"(:{"dtype":)" + json_text(entry.dtype) + R"(,"shape":[)";
+    for (std::size_t i = 0; i < entry.shape.size(); ++i)
+      tensors += (i == 0 ? "" : ",") + std::to_string(entry.shape[i]);
+    tensors += R"(],"data_offsets":[)" + std::to_string(entry.begin) + ',' +
+               std::to_string(entry.end) + "]}";
+  }
   std::string text = '{' + json_text(k_metadata) + ":{";
   const char* comma = "";
   for (const auto& [key, value] : header.metadata) {
     text += comma + json_text(key) + ':' + json_text(value);
     comma = ",";
   }
-  text += '}';
-  for (const auto& entry : header.entries) {
-    if (entry.name == k_metadata)
-      throw std::runtime_error("the format reserves the name __metadata__");
-    text +=
-        ',' + json_text(entry.name) + R"(:{"dtype":)" + json_text(entry.dtype) + R"(,"shape":[)";
-    for (std::size_t i = 0; i < entry.shape.size(); ++i)
-      text += (i == 0 ? "" : ",") + std::to_string(entry.shape[i]);
-    text += R"(],"data_offsets":[)" + std::to_string(entry.begin) + ',' +
-            std::to_string(entry.end) + "]}";
-  }
-  return text + '}';
+  return text + '}' + tensors + '}';
 }
 
 }  // namespace use_gpu::detail

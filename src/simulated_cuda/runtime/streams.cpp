@@ -268,26 +268,4 @@ cudaError_t cudaDeviceSynchronize() {
   finish_device(current_device());
   return take_failure();
 }
-
-// The program's own function: a graph calls it, the capture does not.
-cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void* data) {
-  SIMULATED_CUDA_ENTER();
-  CUstream_st& stream = stream_of(handle);
-  const Work call = [=] { function(data); };
-  if (const auto recording = stream.recording.load()) {
-    recording->steps.push_back(call);
-    ++recording->given[&stream];
-  } else {
-    submit(stream, call);
-  }
-  return cudaSuccess;
-}
-
-cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void* data,
-                                  unsigned) {
-  SIMULATED_CUDA_ENTER();
-  if (stream_of(stream).recording.load()) return fail(cudaErrorStreamCaptureUnsupported);
-  submit(stream_of(stream), [=] { callback(stream, cudaSuccess, data); });
-  return cudaSuccess;
-}
 }

@@ -19,7 +19,6 @@
 #include <cstdint>
 #include <functional>
 #include <future>
-#include <future>
 #include <string>
 #include <thread>
 #include <vector>
@@ -182,32 +181,6 @@ TEST(Streams, APollingProgramEnds) {
   while (!event.query()) {
   }
   EXPECT_TRUE(host.equal(torch::ones({4})));
-}
-
-// A program that has a function called waits for the call alone; so nothing else may be needed.
-TEST(Streams, CallTheProgramsFunctions) {
-  const CUDAStream side = c10::cuda::getStreamFromPool(false, 0);
-  Tensor host = torch::zeros({4}, pinned());
-  const Tensor x = torch::full({4}, 7.0, k_gpu);
-  synchronize();
-  for (const bool by_callback : {true, false}) {
-    host.zero_();
-    std::promise<bool> called;
-    {
-      const CUDAStreamGuard guard(side);
-      host.copy_(x, /*non_blocking=*/true);
-    }
-    const auto call = +[](void* data) { static_cast<std::promise<bool>*>(data)->set_value(true); };
-    const auto callback = +[](cudaStream_t, cudaError_t status, void* data) {
-      static_cast<std::promise<bool>*>(data)->set_value(status == cudaSuccess);
-    };
-    ASSERT_EQ(by_callback ? cudaStreamAddCallback(side.stream(), callback, &called, 0)
-                          : cudaLaunchHostFunc(side.stream(), call, &called),
-              cudaSuccess);
-    EXPECT_TRUE(called.get_future().get());
-    EXPECT_TRUE(host.equal(torch::full({4}, 7.0)));  // what the stream had before is done
-    side.synchronize();
-  }
 }
 
 // A program that has a function called waits for the call alone; so nothing else may be needed.

@@ -117,6 +117,43 @@ def rows(text):
     found = re.findall(r"^  (\w[\w :]*?)  +([\d,]+)(?:  +([\d,]+))?", text, re.MULTILINE)
     return {name: [int(number.replace(",", "")) for number in numbers if number] for name, *numbers in found}
 
+# What eager code on the CPU gives, by ways that only GPUs have, or that once gave other values.
+WAYS = """
+import torch
+torch.manual_seed(0)
+def ways(device):
+    x, weight = torch.rand(2, 3, 6, 6, device=device), torch.rand(4, 3, 3, 3, device=device)
+    traced = torch.jit.trace(lambda x: torch.conv2d(x, weight), x, check_trace=False)
+    yield "traced convolution", traced(x * 5), torch.conv2d(x * 5, weight)
+    @torch.jit.script
+    def fused(x):
+        return (x * x + x).relu().tanh()
+    for call in range(3):
+        yield f"script, call {call}", fused(x), (x * x + x).relu().tanh()
+    layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+    encoder = torch.nn.TransformerEncoder(layer, 2).to(device).eval()
+    words, mask = torch.rand(2, 6, 16, device=device), torch.arange(6, device=device).expand(2, 6) > 3
+    with torch.no_grad():
+        found = encoder(words, src_key_padding_mask=mask)[:, :4]  # by nested tensors
+    yield "encoder", found, encoder(words, src_key_padding_mask=mask)[:, :4]
+    half = torch.rand(3, 8, device=device).half().requires_grad_()
+    wide = half.detach().float().requires_grad_()
+    softmax, expected = half.softmax(1, dtype=torch.float32), wide.softmax(1)
+    yield "softmax", softmax, expected
+    softmax.square().sum().backward()
+    expected.square().sum().backward()
+    yield "softmax backward", half.grad, wide.grad.half()
+    matrix = torch.rand(5, 3, device=device)
+    for driver in ("gesvd", "gesvdj", "gesvda"):
+        yield driver, torch.linalg.svdvals(matrix, driver=driver), torch.linalg.svdvals(matrix)
+    numbers = torch.tensor([[1 + 2j, complex("nan")], [3, 1j]], device=device)
+    yield "nansum", numbers.nansum(1), torch.tensor([1 + 2j, 3 + 1j], device=device)
+    yield "ldexp", torch.ldexp(matrix, torch.arange(3, device=device)), matrix * torch.tensor([1, 2, 4], device=device)
+for name, found, expected in ways("cuda"):
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5, msg=lambda text: name + ": " + text)
+print("equal")
+"""
+
 
 class Launcher(unittest.TestCase):
     def refused(self, part, *arguments):
@@ -241,6 +278,11 @@ class Program(unittest.TestCase):
     def needs_torch(self):
         if subprocess.run([sys.executable, "-c", "import torch"], capture_output=True).returncode:
             self.skipTest("this Python has no torch")
+
+    def test_gives_the_values_of_eager_code(self):
+        self.needs_torch()
+        ran = run("1", sys.executable, "-W", "ignore", "-c", WAYS)
+        self.assertEqual(ran.stdout, "equal\n", ran.stderr)
 
     def test_cannot_launch_what_nvrtc_compiled(self):
         self.needs_torch()

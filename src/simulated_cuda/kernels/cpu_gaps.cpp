@@ -16,13 +16,21 @@ namespace {
 
 using torch::jit::Stack;
 
-// CUDA's softmax reads float16 and writes float32 in one kernel.
+// CUDA's softmax reads float16 and writes float32 in one kernel, and its backward pass the reverse.
 void softmax_to_float(Stack& arguments) {
   if (!arguments[2].toBool()) return;
   TORCH_CHECK(arguments[0].toTensor().scalar_type() == at::kHalf,
               "conversion is supported for Half type only");
   arguments[0] = arguments[0].toTensor().to(at::kFloat);
   arguments[2] = false;
+}
+
+at::Tensor softmax_backward_to_half(const std::string& name, const Stack& arguments) {
+  const auto of_float = name == "aten::_softmax_backward_data" ? at::_softmax_backward_data
+                                                               : at::_log_softmax_backward_data;
+  return of_float(arguments[0].toTensor(), arguments[1].toTensor(), arguments[2].toInt(),
+                  at::kFloat)
+      .to(at::kHalf);
 }
 
 // cuSOLVER has three ways to the same values.
@@ -83,6 +91,24 @@ at::Tensor sum_of_numbers(const at::Tensor& x, const Stack& arguments) {
       .to(arguments[3].toOptional<at::ScalarType>().value_or(x.scalar_type()));
 }
 
+// Nothing if the CPU's kernel takes these arguments.
+std::optional<at::Tensor> result_without_kernel(const std::string& name, const Stack& arguments) {
+  const auto dtype = [&] { return arguments[0].toTensor().scalar_type(); };
+  if (name == "aten::histc" && at::isIntegralType(dtype(), /*includeBool=*/false)) {
+    return histogram_of_integers(arguments[0].toTensor(), arguments[1].toInt(),
+                                 arguments[2].toScalar().to<std::int64_t>(),
+                                 arguments[3].toScalar().to<std::int64_t>());
+  }
+  if (name == "aten::nansum" && at::isComplexType(dtype())) {
+    return sum_of_numbers(arguments[0].toTensor(), arguments);
+  }
+  if ((name == "aten::_softmax_backward_data" || name == "aten::_log_softmax_backward_data") &&
+      dtype() == at::kFloat && arguments[3].toScalarType() == at::kHalf) {
+    return softmax_backward_to_half(name, arguments);
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 void adapt_to_cpu(const c10::FunctionSchema& schema, Stack& arguments) {
@@ -94,24 +120,14 @@ void adapt_to_cpu(const c10::FunctionSchema& schema, Stack& arguments) {
 }
 
 bool compute_without_kernel(const c10::FunctionSchema& schema, Stack& arguments) {
-  const bool is_integral =
-      arguments[0].isTensor() && at::isIntegralType(arguments[0].toTensor().scalar_type(), false);
-  at::Tensor result;
-  if (schema.name() == "aten::histc" && is_integral) {
-    result = histogram_of_integers(arguments[0].toTensor(), arguments[1].toInt(),
-                                   arguments[2].toScalar().to<std::int64_t>(),
-                                   arguments[3].toScalar().to<std::int64_t>());
-  } else if (schema.name() == "aten::nansum" && arguments[0].toTensor().is_complex()) {
-    result = sum_of_numbers(arguments[0].toTensor(), arguments);
-  } else {
-    return false;
-  }
+  auto result = result_without_kernel(schema.name(), arguments);
+  if (!result) return false;
   if (const auto out = returned_argument(schema, schema.returns()[0])) {
     const at::Tensor target = arguments[*out].toTensor();
-    if (target.sizes() != result.sizes()) target.resize_(result.sizes());
-    result = target.copy_(result);
+    if (target.sizes() != result->sizes()) target.resize_(result->sizes());
+    result = target.copy_(*result);
   }
-  arguments = {result};
+  arguments = {*result};
   return true;
 }
 

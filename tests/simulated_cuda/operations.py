@@ -4,7 +4,7 @@
 An operation that is refused by name, or that LibTorch has on no GPU, is counted; a wrong value is a failure, and so is
 a refusal by the name of a kernel alone.
 Usage: simulate_gpus 1 python operations.py [TYPE | TYPE:expanded | TYPE:mixed | gpu_only]...
-       :expanded   the first row of each argument stands for all, in the memory of one
+       :expanded   the first row of each positional argument stands for all, in the memory of one
        :mixed      arguments after the first have another dtype
        gpu_only    operations in the dtypes that LibTorch has on GPUs only, which the CPU computes in wider ones
 """
@@ -154,7 +154,7 @@ def runs(what):
         return pairs, lambda operands: operands, widened
     dtype = getattr(torch, name)
     change = {"": lambda operands: operands,
-              "expanded": lambda operands: mapped(operands, expanded),
+              "expanded": lambda operands: (*mapped(operands[:2], expanded), operands[2]),
               "mixed": lambda operands: (operands[0], *mapped(operands[1:], mixed))}[form]
     return [(operation, dtype) for operation in op_db if dtype in operation.dtypes], change, lambda value: value
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Events that no destructor of ours can fail to destroy.
+// Events whose destruction never throws, and makes no context on another device.
 #pragma once
 
 #include <c10/core/Event.h>

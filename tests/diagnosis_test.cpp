@@ -347,6 +347,10 @@ TEST(ExplainGpus, NamesTheAllocatorSettingsThatLibTorchRefuses) {
       EXPECT_TRUE(has(text, "unset it"));
     }
   }
+  const auto full = explained_with({{"PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:128"},
+                                    {"SIMULATE_GPUS_FAULTS", "cudaMalloc:*:2"}});
+  EXPECT_TRUE(has(full, "CUDA out of memory"));
+  EXPECT_TRUE(has(full, "see what else uses the device"));  // the settings are well
 }
 
 // A child that uses what its parent has begun to use.

@@ -60,7 +60,7 @@ class Prefetch {
         device_(device),
         depth_(static_cast<std::size_t>(depth)),
         sender_(device, depth) {}
-  ~Prefetch() {
+  ~Prefetch() {  // what is under way is left to the program's end: LibTorch may be gone
     if (Sender::is_exiting()) static_cast<void>(new auto(std::move(queue_)));
   }
   Prefetch(const Prefetch&) = delete;

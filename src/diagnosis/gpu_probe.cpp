@@ -24,6 +24,8 @@ RuntimeError error_of(const Work& work) {
     return {};
   } catch (const c10::AcceleratorError& e) {
     return {error_cause(e), e.get_error_code()};
+  } catch (const c10::OutOfMemoryError& e) {
+    return {error_cause(e), k_cuda_out_of_memory};
   } catch (const std::exception& e) {
     return {error_cause(e)};
   }

@@ -8,7 +8,9 @@
 #include <dlfcn.h>
 
 #include <cstdio>
+#include <map>
 #include <string>
+#include <string_view>
 
 #include "driver_refusal.hpp"
 #include "runtime/interface.hpp"
@@ -32,7 +34,10 @@ CUresult refuse(CUresult code, const std::string& what) {
 }
 
 // The runtime's codes are the driver's.
-CUresult result(cudaError_t code) { return static_cast<CUresult>(code); }
+CUresult result(cudaError_t code) {
+  if (code != cudaSuccess) use_gpu::simulated_cuda::forget_refusal();
+  return static_cast<CUresult>(code);
+}
 
 // Asked of the runtime.
 template <class Ask>
@@ -43,11 +48,15 @@ CUresult with_properties(CUdevice device, const Ask& ask) {
   return result(failed);
 }
 
-// The newest version of a function, which the header of this CUDA declares.
-void* function_called(const std::string& name) {
+// The functions of which cuda.h gives programs a newer version.
+const std::map<std::string_view, const char*> k_newer = {
+#include "driver_versions.inc"  // made by CMake
+};
+
+void* function_called(const char* name) {
   static void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-  void* const newest = dlsym(driver, (name + "_v2").c_str());
-  return newest ? newest : dlsym(driver, name.c_str());
+  const auto newer = k_newer.find(name);
+  return dlsym(driver, newer == k_newer.end() ? name : newer->second);
 }
 
 }  // namespace
@@ -147,9 +156,7 @@ CUresult cuGetProcAddress(const char* name, void** function, int, cuuint64_t,
   *function = function_called(name);
   if (found)
     *found = *function ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-  if (*function) return CUDA_SUCCESS;
-  const CUresult refused = refuse(CUDA_ERROR_NOT_FOUND, name);
-  return found ? CUDA_SUCCESS : refused;
+  return *function || found ? CUDA_SUCCESS : refuse(CUDA_ERROR_NOT_FOUND, name);
 }
 
 // TensorPipe looks up the first version, which cuda.h no longer declares.

@@ -48,6 +48,8 @@ int use_gpu::simulated_cuda::refuse_in_driver(int code, const std::string& reaso
   return code;
 }
 
+void use_gpu::simulated_cuda::forget_refusal() { refused = CUDA_SUCCESS; }
+
 extern "C" {
 
 CUresult cuGetErrorString(CUresult code, const char** text) {

@@ -12,4 +12,7 @@ namespace use_gpu::simulated_cuda {
 /// the next refusal.
 int refuse_in_driver(int code, const std::string& reason);
 
+/// For an error of another cause.
+void forget_refusal();
+
 }  // namespace use_gpu::simulated_cuda

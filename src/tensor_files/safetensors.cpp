@@ -27,8 +27,8 @@ constexpr std::size_t k_length_bytes = sizeof(std::uint64_t);
 constexpr std::uint64_t k_most_header_bytes = 100'000'000;  // the format's own limit
 constexpr std::string_view k_checksum = "xxh3:";  // "xxh3:0.weight", beside other metadata
 // Ends the headers that this library writes. Python's writer aligns to eight bytes too, and adds no
-// more than seven spaces. Another byte in their place is an error of JSON, so damage does not make a
-// file of ours look like another program's.
+// more than seven spaces. A flipped bit in them is an error of JSON, so damage does not make a file
+// of ours look like another program's.
 constexpr std::string_view k_own_end = "        ";
 
 [[noreturn]] void fail(const std::string& what) { throw std::runtime_error(what); }

@@ -40,6 +40,9 @@ module, function = ctypes.c_void_p(), ctypes.c_void_p()
 print(driver.cuModuleLoadData(ctypes.byref(module), b"unread"), driver.cuModuleGetFunction(ctypes.byref(function), module, b"my_kernel"))
 code = driver.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, None, None, None)
 print(code, text(code))
+found = ctypes.c_void_p()  # not cuCtxGetDevice_v2, another function
+driver.cuGetProcAddress_v2(b"cuCtxGetDevice", ctypes.byref(found), 13000, ctypes.c_uint64(0), None)
+print(ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(found.value)(ctypes.addressof(device)), device.value)
 """
 
 # What torch.cuda.utilization, temperature, power_draw, clock_rate, memory_usage, device_memory_used and
@@ -226,12 +229,13 @@ class Launcher(unittest.TestCase):
 
     def test_refuses_kernels_by_name(self):
         ran = run("2", sys.executable, "-c", DRIVER)
-        uuid, pointer, loaded, launched = ran.stdout.splitlines()
+        uuid, pointer, loaded, launched, looked_up = ran.stdout.splitlines()
+        self.assertEqual(looked_up, "0 1", ran.stderr)
         self.assertRegex(uuid, "^0 01")  # as NVML's begins with the card's number
         self.assertEqual((pointer, loaded), ("0 1 1", "0 0"), ran.stderr)
         self.assertRegex(launched, "^801 operation not supported: the CUDA kernel my_kernel was launched, which simulated GPUs cannot run")
         counted = run("--summary", "--dry-run", "2", sys.executable, "-c", DRIVER)
-        self.assertEqual(counted.stdout.splitlines()[-1], "0 no error", counted.stderr)
+        self.assertEqual(counted.stdout.splitlines()[-2], "0 no error", counted.stderr)
         self.assertEqual(rows(counted.stderr)["kernels"], [1])
 
     def test_shows_cards_as_nvidia_smi_does(self):
@@ -281,7 +285,9 @@ class Program(unittest.TestCase):
 
     def test_gives_the_values_of_eager_code(self):
         self.needs_torch()
-        ran = run("1", sys.executable, "-W", "ignore", "-c", WAYS)
+        with tempfile.TemporaryDirectory() as folder:  # TorchScript reads its functions' source
+            Path(folder, "program.py").write_text(WAYS)
+            ran = run("1", sys.executable, "-W", "ignore", Path(folder, "program.py"))
         self.assertEqual(ran.stdout, "equal\n", ran.stderr)
 
     def test_cannot_launch_what_nvrtc_compiled(self):

@@ -16,11 +16,13 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <future>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 // A launch's side of nvcc's registration. NOLINTNEXTLINE(bugprone-reserved-identifier)
@@ -203,7 +205,9 @@ TEST(Streams, CallTheProgramsFunctions) {
     ASSERT_EQ(by_callback ? cudaStreamAddCallback(side.stream(), callback, &called, 0)
                           : cudaLaunchHostFunc(side.stream(), call, &called),
               cudaSuccess);
-    EXPECT_TRUE(called.get_future().get());
+    auto is_called = called.get_future();
+    ASSERT_EQ(is_called.wait_for(std::chrono::minutes(1)), std::future_status::ready);
+    EXPECT_TRUE(is_called.get());
     EXPECT_TRUE(host.equal(torch::full({4}, 7.0)));  // what the stream had before is done
     side.synchronize();
   }
@@ -535,29 +539,60 @@ TEST(Kernels, ThatAreRefusedUnseenAreReportedBeforeTheirValuesAreRead) {
   EXPECT_TRUE(torch::ones({4}, k_gpu).cpu().equal(torch::ones({4})));
 }
 
+struct Deterministic {
+  Deterministic() { at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false); }
+  ~Deterministic() { at::globalContext().setDeterministicAlgorithms(false, false); }
+};
+
 // Where LibTorch itself refuses on the host, before a kernel of a GPU is launched.
 TEST(Kernels, AreRefusedWhereAProgramWantsDeterministicOnes) {
-  auto& context = at::globalContext();
-  const Tensor x = torch::rand({1, 2, 8}, k_gpu).requires_grad_();
-  const Tensor padded = torch::reflection_pad1d(x, {1, 1});
-  const auto alert = [](const char* caller) {
-    return std::string(caller) + " does not have a deterministic implementation";
+  namespace F = torch::nn::functional;
+  const Tensor x = torch::rand({1, 2, 8}, k_gpu).requires_grad_(), y = x.detach().flatten();
+  const Tensor integers = torch::arange(4, k_gpu), places = integers.clone(),
+               values = torch::rand({4}, k_gpu);
+  const Tensor table = torch::rand({5, 3}, k_gpu).requires_grad_();
+  const auto bag = [&](auto mode) {
+    return F::embedding_bag(places, table,
+                            F::EmbeddingBagFuncOptions().mode(mode).offsets(places.slice(0, 0, 1)));
   };
-  context.setDeterministicAlgorithms(true, /*warn_only=*/false);
-  EXPECT_TRUE(
-      has(error_of([&] { padded.sum().backward(); }), alert("reflection_pad1d_backward_out_cuda")));
-  EXPECT_TRUE(has(error_of([&] { (void)x.detach().histc(); }),
-                  alert("_histc_cuda with floating point input")));
-  EXPECT_TRUE(has(error_of([&] { (void)x.median(2); }), alert("median CUDA with indices output")));
-  const Tensor integers = torch::arange(4, k_gpu);
-  EXPECT_TRUE(has(error_of([&] { (void)integers.bincount(torch::rand({4}, k_gpu)); }),
-                  alert("_bincount_cuda")));
-  EXPECT_TRUE(integers.bincount().cpu().equal(torch::ones({4}, torch::kLong)));
-  EXPECT_TRUE(integers.histc(4).cpu().equal(torch::ones({4}, torch::kLong)));
-  EXPECT_FLOAT_EQ(x.detach().median().item<float>(), x.detach().cpu().median().item<float>());
-  context.setDeterministicAlgorithms(false, false);
-  padded.sum().backward();
-  EXPECT_TRUE(x.grad().defined());
+  const Tensor picture = torch::rand({1, 3, 2, 2}, k_gpu),
+               labels = torch::zeros({1, 2, 2}, torch::TensorOptions(k_gpu).dtype(torch::kLong));
+  const std::vector<std::pair<const char*, std::function<void()>>> refused = {
+      {"reflection_pad1d_backward_out_cuda",
+       [&] {
+         torch::reflection_pad1d(x, {1, 1}).sum().backward();
+       }},
+      {"embedding_bag_backward_cuda_max", [&] { bag(torch::kMax).sum().backward(); }},
+      {"_histc_cuda with floating point input", [&] { (void)y.histc(); }},
+      {"median CUDA with indices output", [&] { (void)y.median(0); }},
+      {"_bincount_cuda", [&] { (void)integers.bincount(values); }},
+      {"nll_loss2d_forward_out_cuda_template", [&] { (void)at::nll_loss2d(picture, labels); }},
+      {"put_", [&] { y.clone().put_(places, values, /*accumulate=*/true); }},
+      {"put_", [&] { y.clone().put_(places, values); }},
+      {"scatter_reduce_cuda_kernel", [&] { (void)y.scatter(0, places, values, "multiply"); }},
+      {"scatter_reduce_cuda_prod_", [&] { (void)y.scatter_reduce(0, places, values, "prod"); }},
+      {"index_reduce_cuda", [&] { (void)y.index_reduce(0, places, values, "amax"); }},
+  };
+  const std::vector<std::function<void()>> taken = {
+      [&] { bag(torch::kSum).sum().backward(); },
+      [&] { EXPECT_TRUE(integers.bincount().cpu().equal(torch::ones({4}, torch::kLong))); },
+      [&] { EXPECT_TRUE(integers.histc(4).cpu().equal(torch::ones({4}, torch::kLong))); },
+      [&] { EXPECT_FLOAT_EQ(y.median().item<float>(), y.cpu().median().item<float>()); },
+      [&] { (void)at::nll_loss2d(picture, labels, {}, torch::Reduction::None); },
+      [&] { (void)y.scatter(0, places, values); },
+      [&] { (void)y.scatter_reduce(0, places, values, "amax"); },
+      [&] { (void)y.scatter_add(0, places, values); },
+  };
+  for (const auto& [caller, action] : refused) {
+    const Deterministic mode;
+    EXPECT_TRUE(has(error_of(action),
+                    std::string(caller) + " does not have a deterministic implementation"));
+  }
+  for (const auto& action : taken) {
+    const Deterministic mode;
+    EXPECT_NO_THROW(action());
+  }
+  for (const auto& [caller, action] : refused) EXPECT_NO_THROW(action()) << caller;
 }
 
 // What Python's SyncBatchNorm calls: a batch of two parts is normalized as a whole.
@@ -792,9 +827,9 @@ TEST(Threads, AskWhetherAStreamIsCaptured) {
   }
   for (int capture = 0; capture < 20000; ++capture) {
     cudaGraph_t graph;
-    ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), cudaSuccess);
-    ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
-    ASSERT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+    EXPECT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), cudaSuccess);
+    EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+    EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
   }
   is_done = true;
   for (std::thread& thread : threads) thread.join();

@@ -68,14 +68,13 @@ Tensors results(torch::jit::Module& module, const std::vector<torch::IValue>& in
 // What is wrong; empty if nothing is.
 std::string check(const std::filesystem::path& file) {
   std::unordered_map<std::string, std::string> extra{{"case", ""}};
-  torch::jit::load(file.string(), torch::kCUDA, extra);
+  torch::jit::Module module = torch::jit::load(file.string(), torch::kCUDA, extra);
   const std::string& bytes = extra.at("case");
   const auto saved = torch::pickle_load({bytes.begin(), bytes.end()}).toList();
   Tensors expected;
   collect(expected, saved.get(1));
   std::vector<torch::IValue> inputs;
   for (const torch::IValue& input : saved.get(0).toListRef()) inputs.push_back(on_gpu(input));
-  torch::jit::Module module = torch::jit::load(file.string(), torch::kCUDA);
   const auto buffers = [&] {
     Tensors copies;
     for (const Tensor& buffer : module.buffers()) copies.push_back(buffer.clone());

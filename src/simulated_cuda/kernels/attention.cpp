@@ -52,14 +52,8 @@ std::pair<Tensor, Tensor> attend(const Tensor& query, const Tensor& key, const T
                                  std::optional<double> scale) {
   TORCH_CHECK_NOT_IMPLEMENTED(
       dropout == 0, "Simulated GPUs have no dropout in fused attention; choose SDPBackend::math");
-  const auto of_each_head = [&](const Tensor& x) {  // a head of x may serve several of the query
-    return x.repeat_interleave(query.size(1) / x.size(1), 1);
-  };
-  const bool is_grouped = key.size(1) != query.size(1);
-  const auto results =
-      call("aten::_scaled_dot_product_flash_attention_for_cpu",
-           {query, is_grouped ? of_each_head(key) : key, is_grouped ? of_each_head(value) : value,
-            dropout, is_causal, mask, scale});
+  const auto results = call("aten::_scaled_dot_product_flash_attention_for_cpu",
+                            {query, key, value, dropout, is_causal, mask, scale});
   return {results[0].toTensor(), results[1].toTensor()};
 }
 
@@ -122,12 +116,13 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> efficient_backward(
 
 }  // namespace
 
-void add_attention(torch::Library& library) {
+void add_attention(torch::Library& library, torch::Library& nested) {
   const auto add = [&](const char* name, auto function) {
     library.impl(name, function);
     mark_as_computed(name);
   };
   add("_fused_sdp_choice", TORCH_FN(choose_attention));
+  nested.impl("_fused_sdp_choice", TORCH_FN(choose_attention));
   at::native::_fused_sdp_choice_stub.set_cuda_dispatch_ptr(choose_attention);
   add("_scaled_dot_product_flash_attention", TORCH_FN(flash));
   add("_scaled_dot_product_flash_attention_backward", TORCH_FN(flash_backward));

@@ -17,8 +17,6 @@ namespace {
 using at::Tensor;
 using OptionalTensor = std::optional<Tensor>;
 
-bool is_given(const OptionalTensor& tensor) { return tensor && tensor->defined(); }
-
 Tensor accurate(const Tensor& x) {
   return x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16 ? x.to(at::kFloat) : x;
 }

@@ -15,12 +15,15 @@ struct Alert {
   bool (*applies)(const Values& arguments) = [](const Values&) { return true; };
 };
 
-// Every call of Context::alertNotDeterministic in LibTorch 2.11's CUDA kernels that an operation can
-// reach.
+// Every call of Context::alertNotDeterministic that an operation on CUDA tensors can reach in LibTorch
+// 2.11, and on host tensors cannot.
 const std::map<std::string, Alert> k_alerts = {
     {"_adaptive_avg_pool2d_backward", {"adaptive_avg_pool2d_backward_cuda"}},
     {"_adaptive_avg_pool3d_backward", {"adaptive_avg_pool3d_backward_cuda"}},
     {"_ctc_loss_backward", {"ctc_loss_backward_gpu"}},
+    {"_embedding_bag_backward",
+     {"embedding_bag_backward_cuda_max",
+      [](const Values& arguments) { return arguments[8].toInt() == 2; }}},
     {"_embedding_bag_dense_backward",
      {"embedding_bag_backward_cuda_max",
       [](const Values& arguments) { return arguments[7].toInt() == 2; }}},
@@ -50,6 +53,7 @@ const std::map<std::string, Alert> k_alerts = {
     {"nll_loss2d_forward",
      {"nll_loss2d_forward_out_cuda_template",
       [](const Values& arguments) { return arguments[3].toInt() != at::Reduction::None; }}},
+    {"put", {"put_", [](const Values& arguments) { return arguments[3].toBool(); }}},
     {"reflection_pad1d_backward", {"reflection_pad1d_backward_out_cuda"}},
     {"reflection_pad3d_backward", {"reflection_pad3d_backward_out_cuda"}},
     {"replication_pad1d_backward", {"replication_pad1d_backward_cuda"}},

@@ -19,8 +19,6 @@ namespace {
 using at::Tensor;
 using OptionalTensor = std::optional<Tensor>;
 
-bool is_given(const OptionalTensor& tensor) { return tensor && tensor->defined(); }
-
 Tensor plus(const Tensor& gates, const OptionalTensor& bias) {
   return is_given(bias) ? gates + *bias : gates;
 }

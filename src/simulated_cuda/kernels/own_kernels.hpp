@@ -5,7 +5,13 @@
 
 #include <torch/library.h>
 
+#include <optional>
+
 namespace use_gpu::simulated_cuda {
+
+inline bool is_given(const std::optional<at::Tensor>& tensor) {
+  return tensor && tensor->defined();
+}
 
 /// copy_: transfers stay LibTorch's own; what a CUDA kernel would do within a device is computed.
 void add_copy(torch::Library& library);
@@ -14,8 +20,8 @@ void add_copy(torch::Library& library);
 /// and calls to cuDNN.
 void add_gpu_only(torch::Library& library);
 
-/// Fused attention.
-void add_attention(torch::Library& library);
+/// Fused attention; of nested tensors, whose library is the second, `math`.
+void add_attention(torch::Library& library, torch::Library& nested);
 
 /// The parts of a batch normalization over several GPUs.
 void add_batch_norm(torch::Library& library);

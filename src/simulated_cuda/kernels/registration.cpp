@@ -157,10 +157,10 @@ void simulated_cuda_replace_kernels() {
     replace<c10::DispatchKey::CUDA, c10::DispatchKey::CPU>(library);
     add_copy(library);
     add_gpu_only(library);
-    add_attention(library);
     add_batch_norm(library);
-    replace<c10::DispatchKey::NestedTensorCUDA, c10::DispatchKey::NestedTensorCPU>(
-        library_of(c10::DispatchKey::NestedTensorCUDA));
+    torch::Library& nested = library_of(c10::DispatchKey::NestedTensorCUDA);
+    replace<c10::DispatchKey::NestedTensorCUDA, c10::DispatchKey::NestedTensorCPU>(nested);
+    add_attention(library, nested);
   }
   replace<c10::DispatchKey::SparseCUDA, c10::DispatchKey::SparseCPU>(
       library_of(c10::DispatchKey::SparseCUDA));

@@ -106,7 +106,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
       return fail(cudaErrorStreamCaptureImplicit);
     }
     if (const auto own = stream.recording.load(); own && own != recorded.recording) {
-      own->is_invalid = recording.is_invalid = true;
+      own->is_invalid = true;
+      recording.is_invalid = true;
       return fail(cudaErrorStreamCaptureMerge);
     }
     if (recorded.captured != &stream) {

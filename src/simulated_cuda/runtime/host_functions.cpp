@@ -4,6 +4,7 @@
 // not for the stream (TensorPipe does), so a thread waits for the stream in its place.
 #include <cuda_runtime_api.h>
 
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -14,10 +15,14 @@ using namespace use_gpu::simulated_cuda;
 
 namespace {
 
-void call_in(CUstream_st& stream, Work call) {
+cudaError_t call_in(CUstream_st& stream, Work call) {
   submit(stream, std::move(call));
-  // The queue outlives the stream.
-  std::thread([moment = Moment{stream.queue, stream.queue->end()}] { moment.finish(); }).detach();
+  try {  // the queue outlives the stream
+    std::thread([moment = Moment{stream.queue, stream.queue->end()}] { moment.finish(); }).detach();
+    return cudaSuccess;
+  } catch (const std::system_error&) {
+    return fail(cudaErrorMemoryAllocation, "no thread could be made that calls the function");
+  }
 }
 
 }  // namespace
@@ -33,7 +38,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void*
     recording->steps.push_back(call);
     ++recording->given[&stream];
   } else {
-    call_in(stream, call);
+    return call_in(stream, call);
   }
   return cudaSuccess;
 }
@@ -42,7 +47,6 @@ cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t call
                                   unsigned) {
   SIMULATED_CUDA_ENTER();
   if (stream_of(stream).recording.load()) return fail(cudaErrorStreamCaptureUnsupported);
-  call_in(stream_of(stream), [=] { callback(stream, cudaSuccess, data); });
-  return cudaSuccess;
+  return call_in(stream_of(stream), [=] { callback(stream, cudaSuccess, data); });
 }
 }

@@ -26,7 +26,8 @@ namespace use_gpu::simulated_cuda {
 struct Recording {
   unsigned long long id = 0;
   const CUstream_st* origin = nullptr;
-  bool is_invalid = false, is_unjoined = false;
+  std::atomic<bool> is_invalid = false;
+  bool is_unjoined = false;
   std::atomic<bool> has_ended = false;
   std::vector<Work> steps, undo;
   /// What each launch adds to the counts.
@@ -73,7 +74,7 @@ struct CUstream_st {
   bool waits_for_default_stream = false;
   std::shared_ptr<use_gpu::simulated_cuda::Queue> queue =
       std::make_shared<use_gpu::simulated_cuda::Queue>();
-  /// While it is captured. Any thread may ask; what asks twice keeps its answer.
+  /// While it is captured. Any thread may ask.
   std::atomic<std::shared_ptr<use_gpu::simulated_cuda::Recording>> recording = {};
 
   /// "cuda:0 stream 3"

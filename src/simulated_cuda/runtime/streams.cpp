@@ -129,7 +129,7 @@ void finish_all() {
 }
 
 void begin_capture(CUstream_st& stream, std::shared_ptr<Recording> recording) {
-  stream.recording = std::move(recording);
+  stream.recording.store(std::move(recording));
 }
 
 void end_capture(Recording& recording) {
@@ -141,8 +141,7 @@ void end_capture(Recording& recording) {
   for (; !recording.undo.empty(); recording.undo.pop_back()) recording.undo.back()();
   const std::scoped_lock lock(streams().mutex);
   for (CUstream_st* stream : streams().made) {
-    if (stream->recording.load().get() == &recording)
-      stream->recording = std::shared_ptr<Recording>();
+    if (stream->recording.load().get() == &recording) stream->recording.store(nullptr);
   }
 }
 

@@ -13,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,24 @@ struct Recording {
   /// How many steps each stream has given, and how many of them another stream has waited for: at
   /// the end it must be all, except for the origin.
   std::map<const CUstream_st*, std::size_t> given, joined;
+};
+
+/// A recording, or none, which any thread may ask for and replace. Not std::atomic<std::shared_ptr>:
+/// ThreadSanitizer takes GCC 12's for a data race.
+class SharedRecording {
+ public:
+  [[nodiscard]] std::shared_ptr<Recording> load() const {
+    const std::scoped_lock lock(mutex_);
+    return recording_;
+  }
+  void store(std::shared_ptr<Recording> recording) {
+    const std::scoped_lock lock(mutex_);
+    recording_.swap(recording);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::shared_ptr<Recording> recording_;
 };
 
 /// The stream that a handle stands for; the default stream of the current device for null.
@@ -74,8 +93,8 @@ struct CUstream_st {
   bool waits_for_default_stream = false;
   std::shared_ptr<use_gpu::simulated_cuda::Queue> queue =
       std::make_shared<use_gpu::simulated_cuda::Queue>();
-  /// While it is captured. Any thread may ask.
-  std::atomic<std::shared_ptr<use_gpu::simulated_cuda::Recording>> recording = {};
+  /// While it is captured.
+  use_gpu::simulated_cuda::SharedRecording recording = {};
 
   /// "cuda:0 stream 3"
   [[nodiscard]] std::string name() const {

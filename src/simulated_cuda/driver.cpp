@@ -130,10 +130,9 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice) { return CUDA_SUCCESS; }
 // Of device memory and pinned memory.
 CUresult cuPointerGetAttribute(void* value, CUpointer_attribute attribute, CUdeviceptr address) {
   cudaPointerAttributes found;
-  if (const cudaError_t failed =
-          cudaPointerGetAttributes(&found, reinterpret_cast<const void*>(address))) {
-    return result(failed);
-  }
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the driver's addresses are integers
+  const auto* const place = reinterpret_cast<const void*>(address);
+  if (const cudaError_t failed = cudaPointerGetAttributes(&found, place)) return result(failed);
   if (found.type == cudaMemoryTypeUnregistered) return CUDA_ERROR_INVALID_VALUE;
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:

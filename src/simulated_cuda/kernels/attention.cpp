@@ -86,8 +86,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Ten
 std::tuple<Tensor, Tensor, Tensor> flash_backward(const Tensor& grad, const Tensor& query,
                                                   const Tensor& key, const Tensor& value,
                                                   const Tensor& output, const Tensor& logsumexp,
-                                                  const Tensor&, const Tensor&, c10::SymInt,
-                                                  c10::SymInt, double dropout, bool is_causal,
+                                                  const Tensor&, const Tensor&, std::int64_t,
+                                                  std::int64_t, double dropout, bool is_causal,
                                                   const Tensor&, const Tensor&,
                                                   std::optional<double> scale) {
   return attend_backward(grad, query, key, value, output, logsumexp, {}, dropout, is_causal, scale);

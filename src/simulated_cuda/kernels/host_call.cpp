@@ -31,6 +31,7 @@ const std::set<std::string_view> k_of_float16 = {"_fft_c2c",
                                                  "multilabel_margin_loss_forward",
                                                  "rrelu_with_noise",
                                                  "rrelu_with_noise_backward",
+                                                 "sparse_sampled_addmm",
                                                  "trace"};
 const std::set<std::string_view> k_of_complex32 = {"_fft_c2c",      "_fft_c2r",
                                                    "acos",          "acosh",

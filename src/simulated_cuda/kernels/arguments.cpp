@@ -23,6 +23,13 @@ bool may_be_on_host(const c10::FunctionSchema& schema) {
 
 }  // namespace
 
+std::string_view base_name(const c10::FunctionSchema& schema) {
+  std::string_view name = schema.name();
+  name.remove_prefix(std::string_view("aten::").size());
+  if (name.ends_with('_')) name.remove_suffix(1);
+  return name;
+}
+
 bool writes_argument(const c10::FunctionSchema& schema, std::size_t index) {
   const c10::Argument& argument = schema.arguments()[index];
   if (const auto* const alias = argument.alias_info()) return alias->isWrite();

@@ -9,11 +9,15 @@
 
 #include <cstddef>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 namespace use_gpu::simulated_cuda {
 
 using Values = std::vector<c10::IValue>;
+
+/// The name without "aten::", and without the last underscore of an operation in place: "add".
+std::string_view base_name(const c10::FunctionSchema& schema);
 
 /// Calls visit(tensor) for each tensor of an argument.
 void for_each_tensor(const c10::IValue& value, const auto& visit) {

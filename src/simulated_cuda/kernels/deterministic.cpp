@@ -5,7 +5,7 @@
 #include <ATen/core/Reduction.h>
 
 #include <map>
-#include <string>
+#include <string_view>
 
 namespace use_gpu::simulated_cuda {
 namespace {
@@ -17,7 +17,7 @@ struct Alert {
 
 // Every call of Context::alertNotDeterministic that an operation on CUDA tensors can reach in LibTorch
 // 2.11, and on host tensors cannot.
-const std::map<std::string, Alert> k_alerts = {
+const std::map<std::string_view, Alert> k_alerts = {
     {"_adaptive_avg_pool2d_backward", {"adaptive_avg_pool2d_backward_cuda"}},
     {"_adaptive_avg_pool3d_backward", {"adaptive_avg_pool3d_backward_cuda"}},
     {"_ctc_loss_backward", {"ctc_loss_backward_gpu"}},
@@ -78,9 +78,7 @@ const std::map<std::string, Alert> k_alerts = {
 
 void check_deterministic(const c10::FunctionSchema& schema, const Values& arguments) {
   if (!at::globalContext().deterministicAlgorithms()) return;
-  std::string name = schema.name().substr(schema.name().find("::") + 2);
-  if (name.ends_with('_')) name.pop_back();  // in place
-  const auto alert = k_alerts.find(name);
+  const auto alert = k_alerts.find(base_name(schema));
   if (alert != k_alerts.end() && alert->second.applies(arguments)) {
     at::globalContext().alertNotDeterministic(alert->second.caller);
   }

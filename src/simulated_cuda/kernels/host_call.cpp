@@ -59,13 +59,6 @@ constexpr std::array k_wider = {Wider{at::kHalf, at::kFloat, &k_of_float16},
                                 Wider{at::kComplexHalf, at::kComplexFloat, &k_of_complex32},
                                 Wider{at::kBool, at::kByte, &k_of_bool}};
 
-std::string_view base_name(const c10::FunctionSchema& schema) {
-  std::string_view name = schema.name();
-  name.remove_prefix(std::string_view("aten::").size());
-  if (name.ends_with('_')) name.remove_suffix(1);  // in place
-  return name;
-}
-
 // From and to the dtypes that a call's tensors have.
 class Widening {
  public:

@@ -37,10 +37,9 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void*
   if (const auto recording = stream.recording.load()) {
     recording->steps.push_back(call);
     ++recording->given[&stream];
-  } else {
-    return call_in(stream, call);
+    return cudaSuccess;
   }
-  return cudaSuccess;
+  return call_in(stream, call);
 }
 
 cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void* data,

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+#include <cuda.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <iterator>
+
+#include "driver/refusal.hpp"
+
+namespace {
+
+struct Error {
+  int code;
+  const char* name;
+  const char* text;
+};
+
+#define SIMULATED_DRIVER_ERROR(code, text) \
+  { code, #code, text }
+constexpr Error k_errors[] = {
+    SIMULATED_DRIVER_ERROR(CUDA_SUCCESS, "no error"),
+    SIMULATED_DRIVER_ERROR(CUDA_ERROR_INVALID_VALUE, "invalid argument"),
+    SIMULATED_DRIVER_ERROR(CUDA_ERROR_OUT_OF_MEMORY, "out of memory"),
+    SIMULATED_DRIVER_ERROR(CUDA_ERROR_NOT_INITIALIZED, "initialization error"),
+    SIMULATED_DRIVER_ERROR(CUDA_ERROR_NO_DEVICE, "no CUDA-capable device is detected"),
+    SIMULATED_DRIVER_ERROR(CUDA_ERROR_INVALID_DEVICE, "invalid device ordinal"),
+    SIMULATED_DRIVER_ERROR(CUDA_ERROR_NOT_FOUND, "named symbol not found"),
+    SIMULATED_DRIVER_ERROR(CUDA_ERROR_NOT_SUPPORTED, "operation not supported"),
+    SIMULATED_DRIVER_ERROR(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+                           "operation not permitted when stream is capturing"),
+};
+
+const Error* find(int code) {
+  const auto* const found = std::ranges::find(k_errors, code, &Error::code);
+  return found == std::end(k_errors) ? nullptr : found;
+}
+
+// Of this thread's last refusal. Plain, as programs ask until the very end of a process.
+thread_local int refused = CUDA_SUCCESS;
+thread_local char text_of_refused[600];
+
+}  // namespace
+
+int simulated_cuda::refuse_in_driver(int code, const std::string& reason) {
+  refused = code;
+  std::snprintf(text_of_refused, sizeof text_of_refused, "%s: %s", find(code)->text,
+                reason.c_str());
+  return code;
+}
+
+void simulated_cuda::forget_refusal() { refused = CUDA_SUCCESS; }
+
+extern "C" {
+
+CUresult cuGetErrorString(CUresult code, const char** text) {
+  const Error* const known = find(code);
+  *text = code != CUDA_SUCCESS && code == refused ? text_of_refused : known ? known->text : nullptr;
+  return *text ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGetErrorName(CUresult code, const char** name) {
+  const Error* const known = find(code);
+  *name = known ? known->name : nullptr;
+  return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+}

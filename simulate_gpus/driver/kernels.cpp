@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+//
+// Kernels that a program compiles or loads itself: by NVRTC, Triton, from a file. Any binary is
+// loaded, unread. The launch is refused by the kernel's name; in a dry run it is counted.
+#include <cuda.h>
+
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+
+#include "driver/refusal.hpp"
+#include "runtime/interface.hpp"
+
+using namespace simulated_cuda;
+
+struct CUfunc_st {
+  std::string name;
+};
+
+struct CUmod_st {
+  std::mutex mutex;
+  std::deque<CUfunc_st> functions;  // which stay where they are
+};
+
+namespace {
+
+CUresult load(CUmodule* module) {
+  *module = new CUmod_st;
+  return CUDA_SUCCESS;
+}
+
+CUresult launch(CUfunction function, CUstream stream) {
+  if (simulated_cuda_is_dry_run()) {
+    const std::function<void()> work = [] {};
+    simulated_cuda_count_operation(stream, function->name.c_str());
+    simulated_cuda_submit(stream, &work);
+    return CUDA_SUCCESS;
+  }
+  return static_cast<CUresult>(refuse_in_driver(
+      CUDA_ERROR_NOT_SUPPORTED,
+      "the CUDA kernel " + function->name.substr(0, 200) +
+          " was launched, which simulated GPUs cannot run. The program compiled it (by NVRTC or "
+          "Triton, say) or loaded it from a file; see simulate_gpus/README.md"));
+}
+
+}  // namespace
+
+extern "C" {
+
+CUresult cuModuleLoad(CUmodule* module, const char*) { return load(module); }
+CUresult cuModuleLoadData(CUmodule* module, const void*) { return load(module); }
+CUresult cuModuleLoadDataEx(CUmodule* module, const void*, unsigned, CUjit_option*, void**) {
+  return load(module);
+}
+
+CUresult cuModuleUnload(CUmodule module) {
+  delete module;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
+  const std::scoped_lock lock(module->mutex);
+  *function = &module->functions.emplace_back(CUfunc_st{name});
+  return CUDA_SUCCESS;
+}
+
+CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfunction) {
+  *value = attribute == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? 1024
+           : attribute == CU_FUNC_ATTRIBUTE_NUM_REGS            ? 32
+                                                                : 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; }
+CUresult cuFuncSetCacheConfig(CUfunction, CUfunc_cache) { return CUDA_SUCCESS; }
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction, int, std::size_t) {
+  *blocks = 2;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuLaunchKernel(CUfunction function, unsigned, unsigned, unsigned, unsigned, unsigned,
+                        unsigned, unsigned, CUstream stream, void**, void**) {
+  return launch(function, stream);
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void**, void**) {
+  return launch(function, config->hStream);
+}
+
+CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned, unsigned, unsigned, unsigned,
+                                   unsigned, unsigned, unsigned, CUstream stream, void**) {
+  return launch(function, stream);
+}
+}

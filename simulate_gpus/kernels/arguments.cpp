@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+#include "kernels/arguments.hpp"
+
+#include <ATen/ATen.h>
+#include <ATen/native/IndexingUtils.h>
+#include <ATen/native/TensorAdvancedIndexingUtils.h>
+#include <c10/cuda/CUDAFunctions.h>
+
+namespace simulated_cuda {
+namespace {
+
+bool is_index_operation(const c10::FunctionSchema& schema) {
+  return schema.name() == "aten::index" || schema.name() == "aten::index_put_" ||
+         schema.name() == "aten::_index_put_impl_" || schema.name() == "aten::_unsafe_index" ||
+         schema.name() == "aten::_unsafe_index_put";
+}
+
+// Tensors that a CUDA kernel takes from the host.
+bool may_be_on_host(const c10::FunctionSchema& schema) {
+  return is_index_operation(schema) || schema.name() == "aten::_ctc_loss" ||
+         schema.name() == "aten::_ctc_loss_backward";
+}
+
+}  // namespace
+
+std::string_view base_name(const c10::FunctionSchema& schema) {
+  std::string_view name = schema.name();
+  name.remove_prefix(std::string_view("aten::").size());
+  if (name.ends_with('_')) name.remove_suffix(1);
+  return name;
+}
+
+bool writes_argument(const c10::FunctionSchema& schema, std::size_t index) {
+  const c10::Argument& argument = schema.arguments()[index];
+  if (const auto* const alias = argument.alias_info()) return alias->isWrite();
+  // These write running statistics; their schemas omit it.
+  return (schema.name() == "aten::native_batch_norm" ||
+          schema.name() == "aten::batch_norm_update_stats") &&
+         argument.name().starts_with("running_");
+}
+
+std::optional<std::size_t> returned_argument(const c10::FunctionSchema& schema,
+                                             const c10::Argument& result) {
+  const auto* const alias = result.alias_info();
+  if (alias == nullptr || !alias->isWrite()) return std::nullopt;
+  for (std::size_t i = 0; i < schema.arguments().size(); ++i) {
+    const auto* const other = schema.arguments()[i].alias_info();
+    if (other != nullptr && *other == *alias) return i;
+  }
+  return std::nullopt;
+}
+
+c10::Device device_of(const Values& arguments) {
+  std::optional<c10::Device> found, named;
+  for (const c10::IValue& argument : arguments) {
+    for_each_tensor(argument, [&](const at::Tensor& tensor) {
+      if (!found && tensor.defined() && tensor.is_cuda()) found = tensor.device();
+    });
+    if (argument.isDevice() && argument.toDevice().is_cuda()) named = argument.toDevice();
+  }
+  if (found) return *found;
+  if (named && named->has_index()) return *named;
+  return {c10::kCUDA, c10::cuda::current_device()};
+}
+
+void check_devices(const c10::FunctionSchema& schema, const Values& arguments, c10::Device device) {
+  if (may_be_on_host(schema)) return;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    for_each_tensor(arguments[i], [&](const at::Tensor& tensor) {
+      if (!tensor.defined() || (tensor.is_cpu() && tensor.dim() == 0)) return;
+      TORCH_CHECK(tensor.device() == device,
+                  "Expected all tensors to be on the same device, but found at least two devices, ",
+                  device, " and ", tensor.device(), "! (when checking argument for argument ",
+                  schema.arguments()[i].name(), " in method ", schema.name(), ")");
+    });
+  }
+}
+
+void prepare_indices(const c10::FunctionSchema& schema, Values& arguments) {
+  if (!is_index_operation(schema)) return;
+  if (arguments.size() > 3) {  // self, indices, values, accumulate
+    const at::Tensor self = arguments[0].toTensor(), values = arguments[2].toTensor();
+    const auto indices = arguments[1].toOptionalTensorList();
+    const bool adds = arguments[3].toBool();
+    if (!adds && std::get<0>(at::native::canDispatchToMaskedFill(self, indices, values))) return;
+    if (values.is_cpu() && values.dim() == 0) arguments[2] = values.to(self.device());
+  }
+  c10::List<std::optional<at::Tensor>> expanded;
+  for (const at::Tensor& index :
+       at::native::expandTensors(arguments[0].toTensor(), arguments[1].toOptionalTensorList(),
+                                 /*ensure_same_device=*/true)) {
+    expanded.push_back(index.defined() ? std::optional(index) : std::nullopt);
+  }
+  arguments[1] = expanded;
+}
+
+}  // namespace simulated_cuda

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+#include "kernels/cpu_gaps.hpp"
+
+#include <ATen/ATen.h>
+#include <ATen/OpMathType.h>
+
+#include <bit>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/arguments.hpp"
+
+namespace simulated_cuda {
+namespace {
+
+using torch::jit::Stack;
+
+// CUDA's softmax reads float16 and writes float32 in one kernel, and its backward pass the reverse.
+void softmax_to_float(Stack& arguments) {
+  if (!arguments[2].toBool()) return;
+  TORCH_CHECK(arguments[0].toTensor().scalar_type() == at::kHalf,
+              "conversion is supported for Half type only");
+  arguments[0] = arguments[0].toTensor().to(at::kFloat);
+  arguments[2] = false;
+}
+
+at::Tensor softmax_backward_to_half(const std::string& name, const Stack& arguments) {
+  const auto of_float = name == "aten::_softmax_backward_data" ? at::_softmax_backward_data
+                                                               : at::_log_softmax_backward_data;
+  return of_float(arguments[0].toTensor(), arguments[1].toTensor(), arguments[2].toInt(),
+                  at::kFloat)
+      .to(at::kHalf);
+}
+
+// cuSOLVER has three ways to the same values.
+void svd_by_any_driver(Stack& arguments) {
+  if (arguments[3].isNone()) return;
+  const std::string& driver = arguments[3].toStringRef();
+  TORCH_CHECK(driver == "gesvd" || driver == "gesvdj" || driver == "gesvda",
+              "torch.linalg.svd: unknown svd driver ", driver, " in svd_cusolver computation.");
+  arguments[3] = c10::IValue();
+}
+
+// The CPU's default finds the rank too.
+void least_squares_by_gels(Stack& arguments) {
+  TORCH_CHECK(arguments[3].isNone() || arguments[3].toStringRef() == "gels",
+              "torch.linalg.lstsq: `driver` other than `gels` is not supported on CUDA");
+  arguments[3] = "gels";
+}
+
+void check_fft_sizes(const Stack& arguments) {
+  const at::Tensor& x = arguments[0].toTensor();
+  if (x.scalar_type() != at::kHalf && x.scalar_type() != at::kComplexHalf) return;
+  std::vector<std::int64_t> sizes;
+  for (const std::int64_t dim : arguments[1].toDimVector()) sizes.push_back(x.size(dim));
+  if (arguments[3].isInt()) sizes.back() = arguments[3].toInt();  // of a real result
+  for (const std::int64_t size : sizes) {
+    TORCH_CHECK(std::has_single_bit(static_cast<std::uint64_t>(size)),
+                "cuFFT only supports dimensions whose sizes are powers of two when computing in "
+                "half precision, but got a signal size of",
+                at::IntArrayRef(sizes));
+  }
+}
+
+// -> how many values lie in each of the bins between least and most
+at::Tensor histogram_of_integers(const at::Tensor& x, std::int64_t bins, std::int64_t least,
+                                 std::int64_t most) {
+  TORCH_CHECK(bins > 0, "bins must be > 0");
+  const at::Tensor values = x.flatten().to(at::kLong);
+  if (least == most && values.numel() > 0) {
+    least = values.min().item<std::int64_t>();
+    most = values.max().item<std::int64_t>();
+  }
+  if (least == most) {
+    --least;
+    ++most;
+  }
+  TORCH_CHECK(least < most, "max must be larger than min");
+  const at::Tensor inside = values.index({(values >= least) & (values <= most)});
+  const at::Tensor bin = ((inside - least) * bins).div(most - least, "floor").clamp_max(bins - 1);
+  return bin.bincount({}, bins).to(x.scalar_type());
+}
+
+at::Tensor sum_of_numbers(const at::Tensor& x, const Stack& arguments) {
+  std::optional<at::DimVector> dims;
+  if (!arguments[1].isNone()) dims = arguments[1].toDimVector();
+  return x.masked_fill(x.isnan(), 0)
+      .to(at::toOpMathType(x.scalar_type()))
+      .sum(dims ? at::OptionalIntArrayRef(*dims) : std::nullopt, arguments[2].toBool())
+      .to(arguments[3].toOptional<at::ScalarType>().value_or(x.scalar_type()));
+}
+
+// Nothing if the CPU's kernel takes these arguments.
+std::optional<at::Tensor> result_without_kernel(const std::string& name, const Stack& arguments) {
+  const auto dtype = [&] { return arguments[0].toTensor().scalar_type(); };
+  if (name == "aten::histc" && at::isIntegralType(dtype(), /*includeBool=*/false)) {
+    return histogram_of_integers(arguments[0].toTensor(), arguments[1].toInt(),
+                                 arguments[2].toScalar().to<std::int64_t>(),
+                                 arguments[3].toScalar().to<std::int64_t>());
+  }
+  if (name == "aten::nansum" && at::isComplexType(dtype())) {
+    return sum_of_numbers(arguments[0].toTensor(), arguments);
+  }
+  if ((name == "aten::_softmax_backward_data" || name == "aten::_log_softmax_backward_data") &&
+      dtype() == at::kFloat && arguments[3].toScalarType() == at::kHalf) {
+    return softmax_backward_to_half(name, arguments);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+void adapt_to_cpu(const c10::FunctionSchema& schema, Stack& arguments) {
+  const std::string& name = schema.name();
+  if (name == "aten::_softmax" || name == "aten::_log_softmax") softmax_to_float(arguments);
+  if (name == "aten::_linalg_svd") svd_by_any_driver(arguments);
+  if (name == "aten::linalg_lstsq") least_squares_by_gels(arguments);
+  if (name.starts_with("aten::_fft_")) check_fft_sizes(arguments);
+}
+
+bool compute_without_kernel(const c10::FunctionSchema& schema, Stack& arguments) {
+  auto result = result_without_kernel(schema.name(), arguments);
+  if (!result) return false;
+  if (const auto out = returned_argument(schema, schema.returns()[0])) {
+    const at::Tensor target = arguments[*out].toTensor();
+    if (target.sizes() != result->sizes()) target.resize_(result->sizes());
+    result = target.copy_(*result);
+  }
+  arguments = {*result};
+  return true;
+}
+
+}  // namespace simulated_cuda

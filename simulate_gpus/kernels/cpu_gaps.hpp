@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT
+//
+// What CUDA's kernels take and the CPU's refuse, for single operations.
+#pragma once
+
+#include <ATen/core/function_schema.h>
+#include <ATen/core/stack.h>
+
+namespace simulated_cuda {
+
+/// Changes the arguments (on the host) to what the CPU's kernel takes, with the same result. Throws
+/// the errors that only CUDA's kernel has.
+void adapt_to_cpu(const c10::FunctionSchema& schema, torch::jit::Stack& arguments);
+
+/// Computes an operation whose CPU kernel lacks these arguments, and replaces them by the results.
+/// False for any other operation.
+bool compute_without_kernel(const c10::FunctionSchema& schema, torch::jit::Stack& arguments);
+
+}  // namespace simulated_cuda

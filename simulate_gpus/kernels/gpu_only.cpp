@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: MIT
+//
+// GPU-only operations, composed of operations that simulated GPUs have. Their results have the
+// layouts of LibTorch's own kernels (for the cells see ATen/native/cuda/RNN.cu).
+#include <ATen/ATen.h>
+
+#include <array>
+#include <numeric>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "kernels/own_kernels.hpp"
+#include "kernels/registration.hpp"
+
+namespace simulated_cuda {
+namespace {
+
+using at::Tensor;
+using OptionalTensor = std::optional<Tensor>;
+
+Tensor plus(const Tensor& gates, const OptionalTensor& bias) {
+  return is_given(bias) ? gates + *bias : gates;
+}
+
+// The derivatives of sigmoid and tanh, by their values.
+Tensor sigmoid_slope(const Tensor& y) { return y * (1 - y); }
+Tensor tanh_slope(const Tensor& y) { return 1 - y * y; }
+
+// -> hidden state, cell state, workspace: the four gates (input, forget, cell, output)
+std::tuple<Tensor, Tensor, Tensor> lstm_cell(const Tensor& input_gates, const Tensor& hidden_gates,
+                                             const Tensor& cell, const OptionalTensor& input_bias,
+                                             const OptionalTensor& hidden_bias) {
+  const auto gates = (plus(input_gates, input_bias) + plus(hidden_gates, hidden_bias)).chunk(4, 1);
+  const Tensor in = gates[0].sigmoid(), forget = gates[1].sigmoid(), candidate = gates[2].tanh(),
+               out = gates[3].sigmoid();
+  Tensor new_cell = forget * cell + in * candidate;
+  Tensor hidden = out * new_cell.tanh();
+  return {hidden, new_cell, at::cat({in, forget, candidate, out}, 1)};
+}
+
+// -> gradients of the gates, of the cell state, of the biases
+std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(const OptionalTensor& grad_hidden,
+                                                      const OptionalTensor& grad_cell,
+                                                      const Tensor& cell, const Tensor& new_cell,
+                                                      const Tensor& workspace, bool has_bias) {
+  if (!is_given(grad_hidden) && !is_given(grad_cell)) return {};
+  const auto gates = workspace.chunk(4, 1);
+  const Tensor &in = gates[0], &forget = gates[1], &candidate = gates[2], &out = gates[3];
+  const Tensor activated = new_cell.tanh();
+  const Tensor from_hidden = is_given(grad_hidden) ? *grad_hidden : at::zeros_like(new_cell);
+  Tensor of_cell = from_hidden * out * tanh_slope(activated);
+  if (is_given(grad_cell)) of_cell = of_cell + *grad_cell;
+  Tensor of_gates =
+      at::cat({of_cell * candidate * sigmoid_slope(in), of_cell * cell * sigmoid_slope(forget),
+               of_cell * in * tanh_slope(candidate), from_hidden * activated * sigmoid_slope(out)},
+              1);
+  return {of_gates, of_cell * forget, has_bias ? of_gates.sum(0) : Tensor()};
+}
+
+// -> hidden state, workspace: reset and update gate, candidate, old hidden state, and the hidden
+// state's share of the candidate
+std::tuple<Tensor, Tensor> gru_cell(const Tensor& input_gates, const Tensor& hidden_gates,
+                                    const Tensor& hidden, const OptionalTensor& input_bias,
+                                    const OptionalTensor& hidden_bias) {
+  const auto from_input = plus(input_gates, input_bias).chunk(3, 1);
+  const auto from_hidden = plus(hidden_gates, hidden_bias).chunk(3, 1);
+  const Tensor reset = (from_input[0] + from_hidden[0]).sigmoid();
+  const Tensor update = (from_input[1] + from_hidden[1]).sigmoid();
+  const Tensor candidate = (from_input[2] + reset * from_hidden[2]).tanh();
+  Tensor new_hidden = candidate + update * (hidden - candidate);
+  return {new_hidden, at::cat({reset, update, candidate, hidden, from_hidden[2]}, 1)};
+}
+
+// -> gradients of the input's and the hidden state's gates, of the hidden state, of both biases
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(const Tensor& grad,
+                                                                     const Tensor& workspace,
+                                                                     bool has_bias) {
+  const auto saved = workspace.chunk(5, 1);
+  const Tensor &reset = saved[0], &update = saved[1], &candidate = saved[2], &hidden = saved[3],
+               &share = saved[4];
+  const Tensor of_update = grad * (hidden - candidate) * sigmoid_slope(update);
+  const Tensor of_candidate = grad * (1 - update) * tanh_slope(candidate);
+  const Tensor of_reset = of_candidate * share * sigmoid_slope(reset);
+  Tensor of_input_gates = at::cat({of_reset, of_update, of_candidate}, 1);
+  Tensor of_hidden_gates = at::cat({of_reset, of_update, of_candidate * reset}, 1);
+  return {of_input_gates, of_hidden_gates, grad * update,
+          has_bias ? of_input_gates.sum(0) : Tensor(),
+          has_bias ? of_hidden_gates.sum(0) : Tensor()};
+}
+
+// -> gradients of the input and of the weight
+std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& grad, const Tensor& input,
+                                             at::IntArrayRef normalized_shape,
+                                             const Tensor& inverse_rms,
+                                             const OptionalTensor& weight,
+                                             std::array<bool, 2> wanted) {
+  std::vector<std::int64_t> normalized(normalized_shape.size()), others;
+  const auto rank = static_cast<std::int64_t>(normalized_shape.size());
+  std::iota(normalized.begin(), normalized.end(), -rank);
+  for (std::int64_t dim = 0; dim < input.dim() - rank; ++dim) others.push_back(dim);
+  const Tensor scaled = input * inverse_rms;
+  const Tensor of_scaled = is_given(weight) ? grad * *weight : grad;
+  Tensor of_input, of_weight;
+  if (wanted[0]) {
+    of_input = ((of_scaled - scaled * (of_scaled * scaled).mean(normalized, /*keepdim=*/true)) *
+                inverse_rms)
+                   .to(input.scalar_type());
+  }
+  if (wanted[1] && is_given(weight)) {
+    of_weight = grad * scaled;
+    if (!others.empty()) of_weight = of_weight.sum(others);
+    of_weight = of_weight.to(weight->scalar_type());
+  }
+  return {of_input, of_weight};
+}
+
+// The CPU's kernel draws from the CPU's generator, and has no argument for another.
+std::tuple<Tensor, Tensor> dropout(const Tensor& input, double p, std::optional<bool> train) {
+  if (!train.value_or(true)) return {input.clone(), at::ones_like(input, at::kBool)};
+  Tensor mask = at::empty_like(input, input.options().dtype(at::kBool)).bernoulli_(1 - p);
+  return {input * mask * (p == 1 ? 0 : 1 / (1 - p)), mask};
+}
+
+// Programs may turn cuDNN on; values must not depend on it.
+bool accepts_cudnn(const Tensor&) { return false; }
+
+bool uses_cudnn_for_ctc_loss(const Tensor&, const Tensor&, at::IntArrayRef, at::IntArrayRef,
+                             std::int64_t) {
+  return false;
+}
+
+bool uses_cudnn_for_ctc_loss_of_tensors(const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+                                        std::int64_t) {
+  return false;
+}
+
+// In convolutions that torch.jit.optimize_for_inference has joined with what follows them.
+Tensor cudnn_convolution_relu(const Tensor& input, const Tensor& weight, const OptionalTensor& bias,
+                              at::IntArrayRef stride, at::IntArrayRef padding,
+                              at::IntArrayRef dilation, std::int64_t groups) {
+  return at::convolution(input, weight, bias, stride, padding, dilation, /*transposed=*/false,
+                         std::vector<std::int64_t>(stride.size()), groups)
+      .relu();
+}
+
+Tensor cudnn_convolution_add_relu(const Tensor& input, const Tensor& weight, const Tensor& added,
+                                  const std::optional<at::Scalar>& factor,
+                                  const OptionalTensor& bias, at::IntArrayRef stride,
+                                  at::IntArrayRef padding, at::IntArrayRef dilation,
+                                  std::int64_t groups) {
+  return at::convolution(input, weight, bias, stride, padding, dilation, /*transposed=*/false,
+                         std::vector<std::int64_t>(stride.size()), groups)
+      .add(added, factor.value_or(1))
+      .relu();
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor> cudnn_batch_norm(
+    const Tensor& input, const Tensor& weight, const OptionalTensor& bias,
+    const OptionalTensor& running_mean, const OptionalTensor& running_var, bool training,
+    double average_factor, double epsilon) {
+  auto [output, mean, inverse_deviation] = at::native_batch_norm(
+      input, weight, bias, running_mean, running_var, training, average_factor, epsilon);
+  return {output, mean, inverse_deviation, at::empty({0}, input.options().dtype(at::kByte))};
+}
+
+std::tuple<Tensor, Tensor, Tensor> cudnn_batch_norm_backward(
+    const Tensor& input, const Tensor& grad, const Tensor& weight,
+    const OptionalTensor& running_mean, const OptionalTensor& running_var,
+    const OptionalTensor& mean, const OptionalTensor& inverse_deviation, double epsilon,
+    const Tensor&) {
+  return at::native_batch_norm_backward(grad, input, weight, running_mean, running_var, mean,
+                                        inverse_deviation, /*train=*/true, epsilon,
+                                        {true, true, true});
+}
+
+constexpr std::int64_t k_bilinear = 0, k_zeros = 0;
+
+Tensor cudnn_grid_sampler(const Tensor& input, const Tensor& grid) {
+  return at::grid_sampler_2d(input, grid, k_bilinear, k_zeros, /*align_corners=*/true);
+}
+
+std::tuple<Tensor, Tensor> cudnn_grid_sampler_backward(const Tensor& input, const Tensor& grid,
+                                                       const Tensor& grad) {
+  return at::grid_sampler_2d_backward(grad, input, grid, k_bilinear, k_zeros,
+                                      /*align_corners=*/true, {true, true});
+}
+
+}  // namespace
+
+void add_gpu_only(torch::Library& library) {
+  const auto add = [&](const char* name, auto function) {
+    library.impl(name, function);
+    mark_as_computed(name);
+  };
+  add("_thnn_fused_lstm_cell", TORCH_FN(lstm_cell));
+  add("_thnn_fused_lstm_cell_backward_impl", TORCH_FN(lstm_cell_backward));
+  add("_thnn_fused_gru_cell", TORCH_FN(gru_cell));
+  add("_thnn_fused_gru_cell_backward", TORCH_FN(gru_cell_backward));
+  add("_fused_rms_norm_backward", TORCH_FN(rms_norm_backward));
+  add("native_dropout", TORCH_FN(dropout));
+  add("cudnn_is_acceptable", TORCH_FN(accepts_cudnn));
+  add("_use_cudnn_ctc_loss", TORCH_FN(uses_cudnn_for_ctc_loss));
+  add("_use_cudnn_ctc_loss.Tensor", TORCH_FN(uses_cudnn_for_ctc_loss_of_tensors));
+  add("cudnn_convolution_relu", TORCH_FN(cudnn_convolution_relu));
+  add("cudnn_convolution_add_relu", TORCH_FN(cudnn_convolution_add_relu));
+  add("cudnn_batch_norm", TORCH_FN(cudnn_batch_norm));
+  add("cudnn_batch_norm_backward", TORCH_FN(cudnn_batch_norm_backward));
+  add("cudnn_grid_sampler", TORCH_FN(cudnn_grid_sampler));
+  add("cudnn_grid_sampler_backward", TORCH_FN(cudnn_grid_sampler_backward));
+}
+
+}  // namespace simulated_cuda

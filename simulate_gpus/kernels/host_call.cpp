@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT
+#include "kernels/host_call.hpp"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include "kernels/arguments.hpp"
+#include "kernels/cpu_gaps.hpp"
+
+namespace simulated_cuda {
+namespace {
+
+// Operations that CUDA has for a dtype that the CPU lacks. Those that neither has are refused.
+const std::set<std::string_view> k_of_float16 = {"_fft_c2c",
+                                                 "_fft_c2r",
+                                                 "_fft_r2c",
+                                                 "_upsample_bicubic2d_aa",
+                                                 "_upsample_bicubic2d_aa_backward",
+                                                 "_upsample_bilinear2d_aa",
+                                                 "_upsample_bilinear2d_aa_backward",
+                                                 "avg_pool3d",
+                                                 "avg_pool3d_backward",
+                                                 "multi_margin_loss",
+                                                 "multi_margin_loss_backward",
+                                                 "multilabel_margin_loss_backward",
+                                                 "multilabel_margin_loss_forward",
+                                                 "rrelu_with_noise",
+                                                 "rrelu_with_noise_backward",
+                                                 "sparse_sampled_addmm",
+                                                 "trace"};
+const std::set<std::string_view> k_of_complex32 = {"_fft_c2c",      "_fft_c2r",
+                                                   "acos",          "acosh",
+                                                   "angle",         "asin",
+                                                   "asinh",         "atan",
+                                                   "atanh",         "cos",
+                                                   "cosh",          "div",
+                                                   "exp",           "lerp",
+                                                   "log",           "logaddexp",
+                                                   "nansum",        "pow",
+                                                   "prod",          "rsqrt",
+                                                   "sigmoid",       "sigmoid_backward",
+                                                   "sin",           "sinh",
+                                                   "sqrt",          "sum",
+                                                   "tan",           "tanh",
+                                                   "tanh_backward", "trace"};
+const std::set<std::string_view> k_of_bool = {"abs", "trace"};
+
+struct Wider {
+  at::ScalarType narrow, wide;
+  const std::set<std::string_view>* operations;
+};
+constexpr std::array k_wider = {Wider{at::kHalf, at::kFloat, &k_of_float16},
+                                Wider{at::kBFloat16, at::kFloat, &k_of_float16},
+                                Wider{at::kComplexHalf, at::kComplexFloat, &k_of_complex32},
+                                Wider{at::kBool, at::kByte, &k_of_bool}};
+
+// From and to the dtypes that a call's tensors have.
+class Widening {
+ public:
+  Widening(const c10::FunctionSchema& schema, const Values& arguments) {
+    std::set<at::ScalarType> dtypes;
+    for (const auto& argument : arguments) {
+      for_each_tensor(argument, [&](const at::Tensor& x) {
+        if (x.defined()) dtypes.insert(x.scalar_type());
+      });
+    }
+    for (const Wider& each : k_wider) {
+      if (!dtypes.contains(each.narrow) || !each.operations->contains(base_name(schema))) continue;
+      // A float32 result of float16 and float32 could be meant to be either.
+      is_certain_ &= !dtypes.contains(each.wide);
+      used_.push_back(each);
+      // Complex numbers have real parts, and transforms of real numbers are complex.
+      if (each.narrow == at::kHalf) used_.push_back(k_wider[2]);
+      if (each.narrow == at::kComplexHalf) used_.push_back(k_wider[0]);
+    }
+  }
+
+  [[nodiscard]] bool is_possible() const { return !used_.empty() && is_certain_; }
+
+  [[nodiscard]] at::Tensor widened(const at::Tensor& x) const {
+    const auto* const found = find(x, &Wider::narrow);
+    return found ? x.to(found->wide) : x;
+  }
+
+  [[nodiscard]] at::Tensor narrowed(const at::Tensor& x) const {
+    const auto* const found = find(x, &Wider::wide);
+    return found ? x.to(found->narrow) : x;
+  }
+
+ private:
+  [[nodiscard]] const Wider* find(const at::Tensor& x, at::ScalarType Wider::*dtype) const {
+    if (!x.defined()) return nullptr;
+    const auto found = std::ranges::find(used_, x.scalar_type(), dtype);
+    return found == used_.end() ? nullptr : &*found;
+  }
+
+  std::vector<Wider> used_;
+  bool is_certain_ = true;
+};
+
+std::vector<at::Tensor> tensors_of(const c10::IValue& value) {
+  std::vector<at::Tensor> tensors;
+  for_each_tensor(value, [&](const at::Tensor& tensor) { tensors.push_back(tensor); });
+  return tensors;
+}
+
+Values call_widened(const c10::OperatorHandle& operation, c10::DispatchKey key,
+                    const Values& arguments, const Widening& widening) {
+  const c10::FunctionSchema& schema = operation.schema();
+  Values wide;
+  for (const auto& argument : arguments) {
+    wide.push_back(
+        with_tensors(argument, [&](const at::Tensor& x) { return widening.widened(x); }));
+  }
+  torch::jit::Stack results = wide;
+  operation.redispatchBoxed(c10::DispatchKeySet(key), &results);
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (!writes_argument(schema, i)) continue;
+    const auto originals = tensors_of(arguments[i]), written = tensors_of(wide[i]);
+    for (std::size_t k = 0; k < originals.size(); ++k) {
+      if (originals[k].is_same(written[k])) continue;
+      if (originals[k].sizes() != written[k].sizes()) originals[k].resize_(written[k].sizes());
+      originals[k].copy_(written[k]);
+    }
+  }
+  for (std::size_t r = 0; r < results.size(); ++r) {
+    const auto argument = returned_argument(schema, schema.returns()[r]);
+    results[r] =
+        argument ? arguments[*argument] : with_tensors(results[r], [&](const at::Tensor& result) {
+          return widening.narrowed(result);
+        });
+  }
+  return results;
+}
+
+}  // namespace
+
+void call_on_host(const c10::OperatorHandle& operation, c10::DispatchKey key,
+                  torch::jit::Stack* stack) {
+  if (compute_without_kernel(operation.schema(), *stack)) return;
+  adapt_to_cpu(operation.schema(), *stack);
+  const Values arguments = *stack;
+  try {
+    operation.redispatchBoxed(c10::DispatchKeySet(key), stack);
+  } catch (const c10::Error&) {
+    const Widening widening(operation.schema(), arguments);
+    if (!widening.is_possible()) throw;
+    *stack = call_widened(operation, key, arguments, widening);
+  }
+}
+
+}  // namespace simulated_cuda

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT
+#include "kernels/host_tensors.hpp"
+
+#include <ATen/ATen.h>
+#include <ATen/NestedTensorImpl.h>
+#include <ATen/SparseCsrTensorImpl.h>
+#include <ATen/SparseCsrTensorUtils.h>
+#include <ATen/native/SparseTensorUtils.h>
+#include <c10/core/CPUAllocator.h>
+
+#include "kernels/inside_kernel.hpp"
+#include "runtime/interface.hpp"
+
+namespace simulated_cuda {
+namespace {
+
+at::Tensor host_view_of_strided(const at::Tensor& tensor) {
+  const c10::Storage& storage = tensor.storage();
+  void* const memory = simulated_cuda_host_address(storage.data());
+  // With an allocator, so that an operation can resize its output; see update_device_tensor.
+  c10::Storage on_host(c10::Storage::use_byte_size_t(), storage.nbytes(),
+                       c10::DataPtr(memory, c10::Device(c10::kCPU)), c10::GetCPUAllocator(),
+                       /*resizable=*/true);
+  at::Tensor view = at::detail::make_tensor<c10::TensorImpl>(
+      std::move(on_host), c10::DispatchKeySet(c10::DispatchKey::CPU), tensor.dtype());
+  view.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(),
+                                                    tensor.storage_offset());
+  if (tensor.is_conj()) view._set_conj(true);
+  if (tensor.is_neg()) view._set_neg(true);
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
+    view.unsafeGetTensorImpl()->set_wrapped_number(true);
+  }
+  return view;
+}
+
+at::Tensor compressed(const at::Tensor& compressed_indices, const at::Tensor& plain_indices,
+                      const at::Tensor& values, const at::Tensor& like) {
+  return at::_sparse_compressed_tensor_unsafe(compressed_indices, plain_indices, values,
+                                              like.sizes(), values.options().layout(like.layout()));
+}
+
+std::pair<at::Tensor, at::Tensor> indices_of(const at::Tensor& tensor) {
+  return at::sparse_csr::getCompressedPlainIndices(tensor);
+}
+
+at::Tensor coordinates(const at::Tensor& indices, const at::Tensor& values,
+                       const at::Tensor& like) {
+  return at::_sparse_coo_tensor_unsafe(indices, values, like.sizes(),
+                                       values.options().layout(at::kSparse), like.is_coalesced());
+}
+
+// All memory of a nested tensor, which is one buffer.
+at::Tensor buffer_of(const at::Tensor& nested) {
+  return at::native::get_nested_tensor_impl(nested)->get_unsafe_storage_as_tensor();
+}
+
+at::Tensor nested(const at::Tensor& buffer, const at::Tensor& like) {
+  const auto* const impl = at::native::get_nested_tensor_impl(like);
+  return at::detail::make_tensor<at::native::NestedTensorImpl>(
+      buffer, impl->get_nested_sizes(), impl->get_nested_strides(), impl->get_storage_offsets());
+}
+
+}  // namespace
+
+at::Tensor host_view(const at::Tensor& tensor) {
+  if (!tensor.defined() || !tensor.is_cuda()) return tensor;
+  if (tensor.is_sparse()) {
+    return coordinates(host_view(tensor._indices()), host_view(tensor._values()), tensor);
+  }
+  if (at::sparse_csr::is_sparse_compressed(tensor)) {
+    const auto [compressed_indices, plain_indices] = indices_of(tensor);
+    return compressed(host_view(compressed_indices), host_view(plain_indices),
+                      host_view(tensor.values()), tensor);
+  }
+  if (tensor.is_nested()) return nested(host_view_of_strided(buffer_of(tensor)), tensor);
+  return host_view_of_strided(tensor);
+}
+
+at::Tensor copied(const at::Tensor& view) {
+  if (!view.defined()) return view;
+  return view.is_nested() ? nested(buffer_of(view).clone(), view) : view.clone();
+}
+
+at::Tensor make_device_tensor(const at::Tensor& host, c10::Device device, Writes& writes) {
+  if (!host.defined() || !host.is_cpu()) return host;
+  if (host.is_sparse()) {
+    return coordinates(make_device_tensor(host._indices(), device, writes),
+                       make_device_tensor(host._values(), device, writes), host);
+  }
+  if (at::sparse_csr::is_sparse_compressed(host)) {
+    const auto [compressed_indices, plain_indices] = indices_of(host);
+    return compressed(make_device_tensor(compressed_indices, device, writes),
+                      make_device_tensor(plain_indices, device, writes),
+                      make_device_tensor(host.values(), device, writes), host);
+  }
+  if (host.is_nested()) {
+    return nested(make_device_tensor(buffer_of(host), device, writes), host);
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(!host.is_quantized(), "Simulated GPUs have no quantized tensors");
+  at::Tensor made = at::empty_strided(host.sizes(), host.strides(), host.options().device(device));
+  if (host.is_conj()) made._set_conj(true);
+  if (host.is_neg()) made._set_neg(true);
+  if (host.numel() > 0) writes.emplace_back(host_view(made), host);
+  return made;
+}
+
+void update_device_tensor(const at::Tensor& tensor, const at::Tensor& host, Writes& writes) {
+  const c10::Device device = tensor.device();
+  if (tensor.is_sparse()) {
+    auto* const impl = at::sparse::get_sparse_impl(tensor);
+    impl->raw_resize_(host.sparse_dim(), host.dense_dim(), host.sizes());
+    impl->set_indices_and_values_unsafe(make_device_tensor(host._indices(), device, writes),
+                                        make_device_tensor(host._values(), device, writes));
+    impl->set_coalesced(host.is_coalesced());
+    return;
+  }
+  if (at::sparse_csr::is_sparse_compressed(tensor)) {
+    const auto [compressed_indices, plain_indices] = indices_of(host);
+    at::sparse_csr::get_sparse_csr_impl(tensor)->set_member_tensors(
+        make_device_tensor(compressed_indices, device, writes),
+        make_device_tensor(plain_indices, device, writes),
+        make_device_tensor(host.values(), device, writes), host.sizes());
+    return;
+  }
+  if (tensor.is_nested()) {  // of the same layout
+    update_device_tensor(buffer_of(tensor), buffer_of(host), writes);
+    return;
+  }
+  if (tensor.sizes() != host.sizes()) tensor.resize_(host.sizes());
+  if (host.numel() == 0) return;
+  at::Tensor view = host_view(tensor);
+  if (view.data_ptr() != host.data_ptr()) writes.emplace_back(std::move(view), host);
+}
+
+void write(const Writes& writes) {
+  const InsideKernel inside;
+  for (const auto& [view, value] : writes) view.copy_(value);
+}
+
+}  // namespace simulated_cuda

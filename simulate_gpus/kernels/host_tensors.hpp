@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+//
+// CUDA tensors as the CPU's kernels see them. A view uses the memory of the tensor without owning
+// it: streams order all accesses, as on a GPU.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <utility>
+#include <vector>
+
+namespace simulated_cuda {
+
+/// Pending writes, executed when their stream reaches them: a view of device memory, and its new
+/// values.
+using Writes = std::vector<std::pair<at::Tensor, at::Tensor>>;
+
+/// A CPU tensor over the memory of a CUDA tensor, with its sizes, strides and layout; of a sparse or
+/// nested one, over the memory of its parts. Any other tensor is itself.
+at::Tensor host_view(const at::Tensor& tensor);
+
+/// The same values in memory of their own.
+at::Tensor copied(const at::Tensor& view);
+
+/// A new CUDA tensor like the CPU tensor, whose values are still to be written.
+at::Tensor make_device_tensor(const at::Tensor& host, c10::Device device, Writes& writes);
+
+/// Gives the CUDA tensor the sizes of the CPU tensor, and adds its values to `writes`, unless the
+/// CPU tensor is a view of the same memory.
+void update_device_tensor(const at::Tensor& tensor, const at::Tensor& host, Writes& writes);
+
+/// Writes the values.
+void write(const Writes& writes);
+
+}  // namespace simulated_cuda

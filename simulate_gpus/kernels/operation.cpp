@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT
+#include "kernels/operation.hpp"
+
+#include <ATen/ATen.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/arguments.hpp"
+#include "kernels/deterministic.hpp"
+#include "kernels/host_call.hpp"
+#include "kernels/host_tensors.hpp"
+#include "kernels/inside_kernel.hpp"
+#include "kernels/random.hpp"
+#include "runtime/interface.hpp"
+
+namespace simulated_cuda {
+namespace {
+
+// An operation with its arguments as the CPU's kernel takes them.
+struct HostCall {
+  c10::OperatorHandle operation;
+  c10::DispatchKey key;
+  Values arguments;
+  std::vector<std::pair<std::size_t, std::function<at::Generator()>>> generators;
+
+  [[nodiscard]] Values operator()() const {
+    const InsideKernel inside;
+    torch::jit::Stack stack = arguments;
+    for (const auto& [index, make] : generators) stack[index] = make();
+    call_on_host(operation, key, &stack);
+    return stack;
+  }
+};
+
+// The call, on views of device memory. `apart`: outputs go to copies.
+HostCall make_call(const c10::OperatorHandle& operation, c10::DispatchKey key,
+                   const Values& arguments, bool apart) {
+  HostCall call{operation, key, arguments, {}};
+  const InsideKernel inside;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const bool writes = writes_argument(operation.schema(), i);
+    call.arguments[i] = with_tensors(arguments[i], [&](const at::Tensor& tensor) {
+      const at::Tensor view = host_view(tensor);
+      return apart && writes && tensor.defined() && tensor.is_cuda() ? copied(view) : view;
+    });
+    if (arguments[i].isDevice()) call.arguments[i] = c10::Device(c10::kCPU);
+  }
+  return call;
+}
+
+void add_generators(HostCall& call, const Values& arguments, c10::Device device) {
+  const auto& declared = call.operation.schema().arguments();
+  for (std::size_t i = 0; i < declared.size(); ++i) {
+    if (declared[i].name() != "generator") continue;
+    call.generators.emplace_back(
+        i, take_turn(arguments[i].isGenerator() ? std::optional(arguments[i].toGenerator())
+                                                : std::nullopt,
+                     device));
+  }
+}
+
+// The results as CUDA tensors, and what is to be written into them and into arguments.
+Values device_results(const c10::FunctionSchema& schema, const Values& arguments,
+                      const HostCall& call, const Values& host_results, c10::Device device,
+                      Writes& writes) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (!writes_argument(schema, i)) continue;
+    std::vector<at::Tensor> tensors, hosts;
+    for_each_tensor(arguments[i], [&](const at::Tensor& tensor) { tensors.push_back(tensor); });
+    for_each_tensor(call.arguments[i], [&](const at::Tensor& host) { hosts.push_back(host); });
+    for (std::size_t k = 0; k < tensors.size(); ++k) {
+      if (tensors[k].defined() && tensors[k].is_cuda()) {
+        update_device_tensor(tensors[k], hosts[k], writes);
+      }
+    }
+  }
+  Values results;
+  for (std::size_t r = 0; r < host_results.size(); ++r) {
+    if (const auto argument = returned_argument(schema, schema.returns()[r])) {
+      results.push_back(arguments[*argument]);
+    } else {
+      results.push_back(with_tensors(host_results[r], [&](const at::Tensor& host) {
+        return make_device_tensor(host, device, writes);
+      }));
+    }
+  }
+  return results;
+}
+
+// Whether CUDA's kernel reads a value or a size back, which cannot be captured.
+bool synchronizes(const c10::OperatorHandle& operation, c10::DispatchKey host_key,
+                  const Values& arguments) {
+  const std::string& name = operation.schema().name();
+  if (name == "aten::repeat_interleave") return arguments.back().isNone();  // its output's size
+  return host_key == c10::DispatchKey::SparseCPU || host_key == c10::DispatchKey::SparseCsrCPU ||
+         name.starts_with("aten::_to_sparse") || operation.hasTag(at::Tag::data_dependent_output) ||
+         operation.hasTag(at::Tag::dynamic_output_shape);
+}
+
+// The targets' current values.
+Writes copies_of(const Writes& writes) {
+  const InsideKernel inside;
+  Writes copies;
+  for (const auto& [view, value] : writes) copies.emplace_back(view, view.clone());
+  return copies;
+}
+
+// What each replay does: the call, on the same memory, and a copy of its results to the original
+// results.
+std::function<void()> replay_of(HostCall call, Values results) {
+  for (c10::IValue& result : results) {
+    result = with_tensors(result, [](const at::Tensor& tensor) { return host_view(tensor); });
+  }
+  return [call = std::move(call), results = std::move(results)] {
+    const Values fresh = call();
+    const InsideKernel inside;
+    for (std::size_t r = 0; r < results.size(); ++r) {
+      std::vector<at::Tensor> targets;
+      for_each_tensor(results[r], [&](const at::Tensor& target) { targets.push_back(target); });
+      std::size_t next = 0;
+      for_each_tensor(fresh[r], [&](const at::Tensor& value) {
+        const at::Tensor& target = targets[next++];
+        if (value.defined() && value.numel() > 0 && target.data_ptr() != value.data_ptr()) {
+          target.copy_(value);
+        }
+      });
+    }
+  };
+}
+
+}  // namespace
+
+void compute(const c10::OperatorHandle& operation, c10::DispatchKey host_key,
+             torch::jit::Stack* stack) {
+  const c10::FunctionSchema& schema = operation.schema();
+  Values arguments = torch::jit::pop(*stack, schema.arguments().size());
+  const c10::Device device = device_of(arguments);
+  const c10::cuda::CUDAGuard guard(device);
+  prepare_indices(schema, arguments);
+  check_devices(schema, arguments, device);
+  check_deterministic(schema, arguments);
+
+  cudaStream_t stream = c10::cuda::getCurrentCUDAStream(device.index()).stream();
+  const bool captured = simulated_cuda_is_capturing(stream);
+  const bool apart = captured || simulated_cuda_postpones();
+  C10_CUDA_CHECK(simulated_cuda_begin_operation(stream));
+  if (captured && synchronizes(operation, host_key, arguments)) {
+    C10_CUDA_CHECK(cudaStreamSynchronize(stream));
+  }
+
+  HostCall call = make_call(operation, host_key, arguments, apart);
+  add_generators(call, arguments, device);
+  const Values host_results = call();
+  Writes writes;
+  Values results;
+  {
+    const InsideKernel inside;
+    results = device_results(schema, arguments, call, host_results, device, writes);
+  }
+  simulated_cuda_count_operation(stream, schema.name().c_str());
+  if (captured) {
+    HostCall direct = make_call(operation, host_key, arguments, /*apart=*/false);
+    direct.generators = std::move(call.generators);
+    const std::function<void()> replay = replay_of(std::move(direct), results);
+    const std::function<void()> undo = [before = copies_of(writes)] { write(before); };
+    write(writes);
+    simulated_cuda_record(stream, &replay, &undo);
+  } else if (apart && !writes.empty()) {
+    const std::function<void()> later = [writes = std::move(writes)] { write(writes); };
+    simulated_cuda_submit(stream, &later);
+  } else {
+    write(writes);
+  }
+  for (c10::IValue& result : results) stack->push_back(std::move(result));
+}
+
+}  // namespace simulated_cuda

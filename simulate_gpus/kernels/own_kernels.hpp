@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+//
+// Operations that simulated GPUs do not leave to the CPU's kernel of the same name.
+#pragma once
+
+#include <torch/library.h>
+
+#include <optional>
+
+namespace simulated_cuda {
+
+inline bool is_given(const std::optional<at::Tensor>& tensor) {
+  return tensor && tensor->defined();
+}
+
+/// copy_: transfers stay LibTorch's own; what a CUDA kernel would do within a device is computed.
+void add_copy(torch::Library& library);
+
+/// GPU-only operations that modules of torch::nn need: the fused cells of LSTM and GRU, dropout,
+/// and calls to cuDNN.
+void add_gpu_only(torch::Library& library);
+
+/// Fused attention; of nested tensors, whose library is the second, `math`.
+void add_attention(torch::Library& library, torch::Library& nested);
+
+/// The parts of a batch normalization over several GPUs.
+void add_batch_norm(torch::Library& library);
+
+/// For a dry run: operations of NVIDIA's libraries, which count as one kernel each.
+void add_library_operations(torch::Library& library);
+
+}  // namespace simulated_cuda

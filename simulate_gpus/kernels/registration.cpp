@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MIT
+#include "kernels/registration.hpp"
+
+#include <ATen/Context.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/jit/codegen/fuser/interface.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <deque>
+#include <iterator>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "kernels/operation.hpp"
+#include "kernels/own_kernels.hpp"
+#include "runtime/interface.hpp"
+
+// Of <torch/csrc/jit/tensorexpr/kernel.h>, which takes seconds to compile.
+namespace torch::jit::tensorexpr {
+TORCH_API bool setFallbackAllowed(bool value);
+}
+
+namespace simulated_cuda {
+namespace {
+
+Registered registered;
+
+std::set<std::string> words(const std::string& text) {
+  std::istringstream in(text);
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
+// Operations whose CUDA kernels run on the host and call the runtime: they allocate, make views, or
+// transfer.
+const std::set<std::string> k_kept = words(
+    "_cudnn_init_dropout_state _efficientzerotensor _has_same_storage_numel _local_scalar_dense "
+    "_pin_memory _reshape_alias _sparse_compressed_tensor_unsafe _sparse_coo_tensor_with_dims "
+    "_sparse_coo_tensor_with_dims_and_tensors as_strided empty empty_quantized empty_strided "
+    "is_pinned is_set_to pin_memory record_stream resize_ set_ unfold view view_as_complex "
+    "view_as_real");
+
+// The same for sparse tensors, made of dense ones.
+const std::set<std::string> k_kept_sparse = words(
+    "_coalesced_ clone copy_ copy_sparse_to_sparse_ empty empty_like resize_ resize_as_sparse_ "
+    "sparse_resize_ sparse_resize_and_clear_ zero_ zeros");
+
+// The same for nested tensors, whose sizes are on the host.
+const std::set<std::string> k_kept_nested = words(
+    "_nested_tensor_size _nested_tensor_storage_offsets _nested_tensor_strides _to_copy copy_ "
+    "_fused_sdp_choice empty_like values");
+
+// Composite operations that call NVIDIA's libraries or a kernel directly, not by the dispatcher. Not
+// aten::convolution, which torch.jit.trace does not record: it records the _convolution inside.
+const std::vector<c10::OperatorName> k_whole = {
+    {"aten::_convolution", ""},   {"aten::convolution_backward", ""},
+    {"aten::conj_physical_", ""}, {"aten::ldexp", "Tensor"},
+    {"aten::ldexp", "out"},       {"aten::ldexp_", ""}};
+
+template <c10::DispatchKey host_key>
+void computed(const c10::OperatorHandle& operation, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  compute(operation, host_key, stack);
+}
+
+void refused(const c10::OperatorHandle& operation, c10::DispatchKeySet, torch::jit::Stack*) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, "Simulated GPUs have no ", operation.schema().name(),
+                              ": LibTorch has it only for GPUs. See simulate_gpus/README.md");
+}
+
+bool returns_view(const c10::FunctionSchema& schema) {
+  return std::ranges::any_of(schema.returns(), [](const c10::Argument& result) {
+    return result.alias_info() != nullptr && !result.alias_info()->isWrite();
+  });
+}
+
+bool returns_tensor(const c10::FunctionSchema& schema) {
+  return std::ranges::any_of(schema.returns(), [](const c10::Argument& result) {
+    return result.type()->isSubtypeOf(*c10::TensorType::get());
+  });
+}
+
+// The sizes and flags of a tensor that is no plain one are on the host.
+bool is_kept(const c10::FunctionSchema& schema, c10::DispatchKey key) {
+  const std::string name = schema.name().substr(std::string("aten::").size());
+  if (k_kept.contains(name) || returns_view(schema)) return true;
+  if (key == c10::DispatchKey::CUDA) return false;
+  const bool is_nested = key == c10::DispatchKey::NestedTensorCUDA;
+  return (is_nested ? k_kept_nested : k_kept_sparse).contains(name) || !returns_tensor(schema);
+}
+
+std::string short_name(const c10::OperatorName& name) {
+  const std::string base = name.name.substr(name.name.find("::") + 2);
+  return name.overload_name.empty() ? base : base + '.' + name.overload_name;
+}
+
+// Never destroyed: what is registered stays until the end of the process.
+torch::Library& library_of(c10::DispatchKey key) {
+  static auto* const libraries = new std::deque<torch::Library>;
+  return libraries->emplace_back(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
+}
+
+template <c10::DispatchKey device_key, c10::DispatchKey host_key>
+void replace(torch::Library& library) {
+  constexpr bool k_plain = device_key == c10::DispatchKey::CUDA;
+  auto& dispatcher = c10::Dispatcher::singleton();
+  auto names = dispatcher.getRegistrationsForDispatchKey(device_key);
+  if (k_plain) names.insert(names.end(), k_whole.begin(), k_whole.end());
+  for (const c10::OperatorName& name : names) {
+    const auto operation = dispatcher.findOp(name);
+    if (!name.name.starts_with("aten::") || !operation || !operation->hasSchema() ||
+        is_kept(operation->schema(), device_key)) {
+      continue;
+    }
+    const std::string own_name = short_name(name);
+    const bool is_computed = operation->hasComputedKernelForDispatchKey(host_key);
+    if (!is_computed && !returns_tensor(operation->schema())) continue;  // query or hint
+    library.impl(own_name.c_str(),
+                 is_computed ? torch::CppFunction::makeFromBoxedFunction<&computed<host_key>>()
+                             : torch::CppFunction::makeFromBoxedFunction<&refused>());
+    if (k_plain) (is_computed ? registered.computed : registered.refused).push_back(own_name);
+  }
+}
+
+// LibTorch warns of each kernel that is registered twice.
+struct Silent : c10::WarningHandler {
+  void process(const c10::Warning&) override {}
+};
+
+}  // namespace
+
+void mark_as_computed(const std::string& operation) {
+  std::erase(registered.refused, operation);
+  if (std::ranges::count(registered.computed, operation) == 0) {
+    registered.computed.push_back(operation);
+  }
+}
+
+}  // namespace simulated_cuda
+
+using namespace simulated_cuda;
+
+void simulated_cuda_replace_kernels() {
+  Silent silent;
+  const c10::WarningUtils::WarningHandlerGuard guard(&silent);
+  at::globalContext().setUserEnabledCuDNN(false);
+  at::globalContext().setSDPUseCuDNN(false);
+  // TorchScript's fusers, which launch kernels that they compile.
+  torch::jit::overrideCanFuseOnGPU(false);
+  torch::jit::tensorexpr::setFallbackAllowed(true);
+  torch::Library& library = library_of(c10::DispatchKey::CUDA);
+  if (simulated_cuda_is_dry_run()) {
+    add_library_operations(library);
+  } else {
+    replace<c10::DispatchKey::CUDA, c10::DispatchKey::CPU>(library);
+    add_copy(library);
+    add_gpu_only(library);
+    add_batch_norm(library);
+    torch::Library& nested = library_of(c10::DispatchKey::NestedTensorCUDA);
+    replace<c10::DispatchKey::NestedTensorCUDA, c10::DispatchKey::NestedTensorCPU>(nested);
+    add_attention(library, nested);
+  }
+  replace<c10::DispatchKey::SparseCUDA, c10::DispatchKey::SparseCPU>(
+      library_of(c10::DispatchKey::SparseCUDA));
+  replace<c10::DispatchKey::SparseCsrCUDA, c10::DispatchKey::SparseCsrCPU>(
+      library_of(c10::DispatchKey::SparseCsrCUDA));
+}
+
+const Registered* simulated_cuda_registered() { return &registered; }

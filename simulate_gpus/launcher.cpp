@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+//
+// Starts a program on simulated GPUs: it preloads the libraries that replace CUDA's runtime, the
+// driver and NVML, configures them by the environment, and executes the program.
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <string_view>
+
+#include "runtime/settings.hpp"
+
+namespace {
+
+using simulated_cuda::k_most_gpus;
+using simulated_cuda::k_reserved_bytes;
+
+constexpr char k_usage[] =
+    R"(simulate_gpus [--memory SIZE] [--summary] [--trace] [--dry-run] COUNT PROGRAM [ARGUMENT...]
+)";
+
+constexpr char k_help[] =
+    R"(
+Runs a program that uses LibTorch, in C++ or Python, on COUNT simulated CUDA GPUs (0 to 16): cuda:0,
+cuda:1 ... Values are the CPU's; times say nothing. The exit status is the program's.
+
+  --memory SIZE  the memory of each GPU, as in 1GiB or 512MiB (default: 8GiB; 16 MiB of it are reserved)
+  --summary      when a process ends, prints its GPU activity to stderr
+  --trace        prints each copy, operation, event and wait to stderr, in the order of the program
+  --dry-run      launches and counts LibTorch's own CUDA kernels; values are unspecified
+  --help         prints this
+
+Example: simulate_gpus --summary 2 python3 train.py
+)";
+
+[[noreturn]] void stop(const std::string& why) {
+  std::fprintf(stderr, "simulate_gpus: %s\n", why.c_str());
+  std::exit(2);
+}
+
+[[noreturn]] void stop_with_usage(const std::string& why) {
+  stop(why + ". Usage: " + std::string(k_usage, sizeof k_usage - 2));
+}
+
+template <class Number>
+std::optional<Number> parse_number(std::string_view text) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::uint64_t parse_memory(std::string_view text) {
+  std::string_view digits = text;
+  int shift = 0;
+  for (const auto& [suffix, bits] : {std::pair("MiB", 20), std::pair("GiB", 30)}) {
+    if (text.ends_with(suffix)) {
+      digits.remove_suffix(3);
+      shift = bits;
+    }
+  }
+  const auto number = parse_number<std::uint64_t>(digits);
+  constexpr std::uint64_t k_most = std::uint64_t{1} << 40;
+  if (!number || *number > k_most >> shift || *number << shift <= k_reserved_bytes) {
+    stop("--memory " + std::string(text) +
+         ": expected a size from 17MiB to 1024GiB, as in 8GiB or 512MiB");
+  }
+  return *number << shift;
+}
+
+// Where the libraries lie, seen from this program.
+std::filesystem::path library_folder() {
+  const auto here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  const auto folder = (here / SIMULATED_CUDA_LIBRARIES).lexically_normal();
+  if (!std::filesystem::exists(folder / SIMULATED_CUDA_RUNTIME)) {
+    stop("its libraries were not found: " + folder.string() + " has no " SIMULATED_CUDA_RUNTIME);
+  }
+  return std::filesystem::canonical(folder);
+}
+
+// Whether it is a library of a simulate_gpus, this one or another.
+bool is_ours(const std::filesystem::path& library) {
+  return std::filesystem::exists(library.parent_path() / "libtorch_simulated_kernels.so");
+}
+
+// LD_PRELOAD for the program: our libraries, then the old ones except those of another
+// simulate_gpus.
+std::string preloads() {
+  const std::string folder = library_folder();
+  if (folder.find_first_of(" :") != std::string::npos) {
+    stop("its libraries are in \"" + folder +
+         "\", and a preloaded library's path must not contain a space or a colon");
+  }
+  std::string list;
+  for (const char* library : {SIMULATED_CUDA_RUNTIME, "libcuda.so.1", "libnvidia-ml.so.1"}) {
+    list += (list.empty() ? "" : ":") + folder + '/' + library;
+  }
+  const char* before = std::getenv("LD_PRELOAD");
+  std::istringstream entries(before ? before : "");
+  for (std::string entry; std::getline(entries, entry, ':');) {
+    if (!entry.empty() && !is_ours(entry)) list += ':' + entry;
+  }
+  return list;
+}
+
+void set_variable(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
+
+void set_or_unset(const char* name, bool on) {
+  on ? set_variable(name, "1") : static_cast<void>(unsetenv(name));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::uint64_t memory = std::uint64_t{8} << 30;
+  bool summary = false, trace = false, dry_run = false;
+  int next = 1;
+  for (; next < argc && argv[next][0] == '-'; ++next) {
+    const std::string_view option = argv[next];
+    if (option == "--help") {
+      std::printf("%s%s", k_usage, k_help);
+      return 0;
+    } else if (option == "--summary") {
+      summary = true;
+    } else if (option == "--trace") {
+      trace = true;
+    } else if (option == "--dry-run") {
+      dry_run = true;
+    } else if (option == "--memory" && next + 1 < argc) {
+      memory = parse_memory(argv[++next]);
+    } else if (option.starts_with("--memory=")) {
+      memory = parse_memory(option.substr(std::strlen("--memory=")));
+    } else {
+      stop_with_usage((option == "--memory" ? "no size after " : "unknown option ") +
+                      std::string(option));
+    }
+  }
+  if (next == argc) stop_with_usage("no number of GPUs");
+  const auto count = parse_number<int>(argv[next]);
+  if (!count || *count < 0 || *count > k_most_gpus) {
+    stop_with_usage("the number of GPUs is \"" + std::string(argv[next]) + "\", expected 0 to " +
+                    std::to_string(k_most_gpus));
+  }
+  if (++next == argc) stop_with_usage("no program");
+
+  set_variable("LD_PRELOAD", preloads());
+  // Triton links its own code to the driver, and looks for it where the linker would.
+  set_variable("TRITON_LIBCUDA_PATH", library_folder());
+  set_variable("SIMULATE_GPUS", std::to_string(*count));
+  set_variable("SIMULATE_GPUS_MEMORY", std::to_string(memory));
+  set_or_unset("SIMULATE_GPUS_SUMMARY", summary);
+  set_or_unset("SIMULATE_GPUS_TRACE", trace);
+  set_or_unset("SIMULATE_GPUS_DRY_RUN", dry_run);
+  execvp(argv[next], argv + next);
+  stop("cannot run \"" + std::string(argv[next]) + "\": " + std::strerror(errno));
+}

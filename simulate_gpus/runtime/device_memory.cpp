@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: MIT
+#include "device_memory.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <iterator>
+#include <map>
+#include <mutex>
+
+#include "host_access.hpp"
+#include "interface.hpp"
+#include "settings.hpp"
+
+namespace simulated_cuda {
+namespace {
+
+constexpr std::size_t k_granularity = 4096;  // a page, so that freed memory returns to the system
+// The first bytes of new memory, as many as LibTorch's usual block has, are filled with this, so
+// that no code relies on zeros.
+constexpr int k_fresh_byte = 0xCB;
+constexpr std::size_t k_filled_bytes = std::size_t{2} << 20;
+
+struct Arena {
+  std::atomic<char*> seen = nullptr;  // as programs see it
+  std::atomic<char*> host = nullptr;
+  std::map<std::size_t, std::size_t> free, used;  // offset to size
+  std::uint64_t allocated_bytes = 0, peak_bytes = 0;
+};
+
+// Never destroyed: LibTorch frees memory until the very end of a process.
+struct Memory {
+  Memory() {
+    const auto& others = settings().memory_of_others;
+    std::copy_n(others.begin(), std::min(others.size(), of_others.size()), of_others.begin());
+  }
+  std::mutex mutex;  // of all but the addresses
+  std::array<Arena, k_most_gpus> arenas;
+  std::array<std::uint64_t, k_most_gpus> of_others{};  // bytes of each card
+  std::uint64_t allocations = 0;
+};
+
+Memory& memory() {
+  static auto* const memory = new Memory;
+  return *memory;
+}
+
+bool map_arena(Arena& arena) {
+  const std::size_t size = settings().memory_bytes;
+  const int file = memfd_create("simulated GPU", MFD_CLOEXEC);
+  if (file < 0 || ftruncate(file, static_cast<off_t>(size)) != 0) return false;
+  const auto map = [&](int protection) {
+    return mmap(nullptr, size, protection, MAP_SHARED | MAP_NORESERVE, file, 0);
+  };
+  void* const host = map(PROT_READ | PROT_WRITE);
+  void* const seen = map(PROT_NONE);
+  close(file);
+  if (host == MAP_FAILED || seen == MAP_FAILED) return false;
+  // A child of fork must not reach its parent's GPU.
+  madvise(host, size, MADV_DONTFORK);
+  madvise(seen, size, MADV_DONTFORK);
+  madvise(host, size, MADV_DONTDUMP);
+  arena.free[0] = size - k_reserved_bytes;
+  arena.host = static_cast<char*>(host);
+  arena.seen = static_cast<char*>(seen);
+  report_host_access();
+  return true;
+}
+
+std::uint64_t& bytes_of_others(int device) {
+  const int card = settings().visible[static_cast<std::size_t>(device)];
+  return memory().of_others[static_cast<std::size_t>(card)];
+}
+
+std::uint64_t free_bytes_locked(int device) {
+  const auto used = k_reserved_bytes + bytes_of_others(device) +
+                    memory().arenas[static_cast<std::size_t>(device)].allocated_bytes;
+  return settings().memory_bytes - std::min(used, settings().memory_bytes);
+}
+
+// The allocation in which an offset lies; end() if there is none.
+auto find_used(const Arena& arena, std::size_t offset) {
+  auto after = arena.used.upper_bound(offset);
+  if (after == arena.used.begin()) return arena.used.end();
+  const auto found = std::prev(after);
+  return offset < found->first + found->second ? found : arena.used.end();
+}
+
+void add_free(Arena& arena, std::size_t offset, std::size_t bytes) {
+  auto here = arena.free.emplace(offset, bytes).first;
+  if (const auto next = std::next(here);
+      next != arena.free.end() && offset + bytes == next->first) {
+    here->second += next->second;
+    arena.free.erase(next);
+  }
+  if (here == arena.free.begin()) return;
+  if (const auto previous = std::prev(here); previous->first + previous->second == offset) {
+    previous->second += here->second;
+    arena.free.erase(here);
+  }
+}
+
+}  // namespace
+
+std::optional<DevicePointer> device_pointer(const void* address) {
+  static auto& arenas = memory().arenas;
+  const auto* const byte = static_cast<const char*>(address);
+  for (std::size_t device = 0; device < settings().visible.size(); ++device) {
+    const char* const seen = arenas[device].seen;
+    if (seen != nullptr && byte >= seen && byte < seen + settings().memory_bytes) {
+      return DevicePointer{static_cast<int>(device), static_cast<std::size_t>(byte - seen)};
+    }
+  }
+  return std::nullopt;
+}
+
+void* allocate(int device, std::size_t bytes) {
+  const std::scoped_lock lock(memory().mutex);
+  Arena& arena = memory().arenas[static_cast<std::size_t>(device)];
+  if (arena.seen == nullptr && !map_arena(arena)) return nullptr;
+  if (bytes > settings().memory_bytes) return nullptr;
+  bytes = (bytes + k_granularity - 1) / k_granularity * k_granularity;
+  if (bytes > free_bytes_locked(device)) return nullptr;
+  const auto place =
+      std::ranges::find_if(arena.free, [&](const auto& f) { return f.second >= bytes; });
+  if (place == arena.free.end()) return nullptr;
+  const auto [offset, size] = *place;
+  arena.free.erase(place);
+  if (size > bytes) arena.free[offset + bytes] = size - bytes;
+  arena.used[offset] = bytes;
+  arena.allocated_bytes += bytes;
+  arena.peak_bytes = std::max(arena.peak_bytes, arena.allocated_bytes);
+  ++memory().allocations;
+  if (!settings().dry_run) {
+    std::memset(arena.host + offset, k_fresh_byte, std::min(bytes, k_filled_bytes));
+  }
+  return arena.seen + offset;
+}
+
+bool release(void* address) {
+  const auto pointer = device_pointer(address);
+  if (!pointer) return false;
+  const std::scoped_lock lock(memory().mutex);
+  Arena& arena = memory().arenas[static_cast<std::size_t>(pointer->device)];
+  const auto found = arena.used.find(pointer->offset);
+  if (found == arena.used.end()) return false;
+  const auto [offset, bytes] = *found;
+  arena.used.erase(found);
+  arena.allocated_bytes -= bytes;
+  madvise(arena.host + offset, bytes, MADV_REMOVE);
+  add_free(arena, offset, bytes);
+  return true;
+}
+
+bool is_allocated(const void* address, std::size_t bytes) {
+  const auto pointer = device_pointer(address);
+  if (!pointer) return true;
+  const std::scoped_lock lock(memory().mutex);
+  const Arena& arena = memory().arenas[static_cast<std::size_t>(pointer->device)];
+  const auto found = find_used(arena, pointer->offset);
+  return found != arena.used.end() && pointer->offset + bytes <= found->first + found->second;
+}
+
+std::uint64_t allocated_bytes(int device) {
+  const std::scoped_lock lock(memory().mutex);
+  return memory().arenas[static_cast<std::size_t>(device)].allocated_bytes;
+}
+
+std::uint64_t free_bytes(int device) {
+  const std::scoped_lock lock(memory().mutex);
+  return free_bytes_locked(device);
+}
+
+std::uint64_t peak_allocated_bytes(int device) {
+  const std::scoped_lock lock(memory().mutex);
+  return memory().arenas[static_cast<std::size_t>(device)].peak_bytes;
+}
+
+std::uint64_t num_allocations() {
+  const std::scoped_lock lock(memory().mutex);
+  return memory().allocations;
+}
+
+}  // namespace simulated_cuda
+
+using namespace simulated_cuda;
+
+void* simulated_cuda_host_address(const void* address) {
+  const auto pointer = device_pointer(address);
+  if (!pointer) return const_cast<void*>(address);
+  return memory().arenas[static_cast<std::size_t>(pointer->device)].host + pointer->offset;
+}
+
+std::uint64_t simulated_cuda_allocated_bytes(int device) { return allocated_bytes(device); }
+std::uint64_t simulated_cuda_free_bytes(int device) { return free_bytes(device); }
+
+void simulated_cuda_set_bytes_of_others(int device, std::uint64_t bytes) {
+  const std::scoped_lock lock(memory().mutex);
+  bytes_of_others(device) = bytes;
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+//
+// Device memory, made of host memory. Each device has one arena, mapped twice. The address that
+// programs see has no access rights, so host code that touches device memory faults; the other
+// address, known only to the runtime and its kernels, is writable. The arena is never unmapped, so
+// an address of device memory never becomes one of host memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+namespace simulated_cuda {
+
+struct DevicePointer {
+  int device;
+  std::size_t offset;  ///< in the device's arena
+};
+
+/// nullopt for host memory. Takes no lock.
+std::optional<DevicePointer> device_pointer(const void* address);
+
+/// Null if the device has no room for it (or the machine no address space).
+void* allocate(int device, std::size_t bytes);
+
+/// False for what is not an allocation.
+bool release(void* address);
+
+/// Whether the bytes lie in one allocation, or in memory of the host.
+bool is_allocated(const void* address, std::size_t bytes);
+
+std::uint64_t allocated_bytes(int device);
+/// What can still be allocated, by this process or by others.
+std::uint64_t free_bytes(int device);
+std::uint64_t peak_allocated_bytes(int device);
+std::uint64_t num_allocations();
+
+}  // namespace simulated_cuda

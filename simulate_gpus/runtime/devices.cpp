@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT
+//
+// The devices: how many there are, what they are, which one is current, and their contexts.
+#include "devices.hpp"
+
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+
+#include "device_properties.hpp"
+#include "errors.hpp"
+#include "interface.hpp"
+#include "libtorch.hpp"
+#include "settings.hpp"
+
+namespace simulated_cuda {
+namespace {
+
+thread_local int current = 0;
+thread_local bool thread_has_context = false;
+std::array<std::atomic<bool>, k_most_gpus> contexts;
+
+bool exists(int device) { return device >= 0 && device < num_devices(); }
+
+int card_of(int device) { return settings().visible[static_cast<std::size_t>(device)]; }
+
+}  // namespace
+
+int num_devices() { return static_cast<int>(settings().visible.size()); }
+
+int current_device() { return current; }
+
+void make_context(int device) {
+  thread_has_context = true;
+  note_use();
+  contexts[static_cast<std::size_t>(device)] = true;
+}
+
+bool has_context(int device) {
+  return exists(device) && contexts[static_cast<std::size_t>(device)];
+}
+
+}  // namespace simulated_cuda
+
+using namespace simulated_cuda;
+
+extern "C" {
+
+bool simulated_cuda_has_context(int device) { return has_context(device); }
+bool simulated_cuda_thread_has_context() { return thread_has_context; }
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 0;
+  SIMULATED_CUDA_ENTER();
+  note_use();
+  meet_libtorch();
+  *count = num_devices();
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int* device) {
+  SIMULATED_CUDA_ENTER();
+  *device = current;
+  return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device) {
+  SIMULATED_CUDA_ENTER();
+  if (!exists(device)) return fail(cudaErrorInvalidDevice);
+  current = device;
+  make_context(device);
+  return cudaSuccess;
+}
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  SIMULATED_CUDA_ENTER_ANYWHERE();
+  *version = settings().driver_version;
+  return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  SIMULATED_CUDA_ENTER_ANYWHERE();
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  SIMULATED_CUDA_ENTER();
+  if (!exists(device)) return fail(cudaErrorInvalidDevice);
+  *properties = properties_of(card_of(device));
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  SIMULATED_CUDA_ENTER();
+  if (!exists(device)) return fail(cudaErrorInvalidDevice);
+  *value = attribute_of(properties_of(card_of(device)), attribute);
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char* id, int size, int device) {
+  SIMULATED_CUDA_ENTER();
+  if (!exists(device)) return fail(cudaErrorInvalidDevice);
+  std::snprintf(id, static_cast<std::size_t>(size), "0000:%02x:00.0", card_of(device) + 1);
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  SIMULATED_CUDA_ENTER();
+  *least = 0;
+  *greatest = -5;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
+  SIMULATED_CUDA_ENTER();
+  if (!exists(device) || !exists(peer)) return fail(cudaErrorInvalidDevice);
+  *can = device != peer;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
+  SIMULATED_CUDA_ENTER();
+  return exists(peer) ? cudaSuccess : fail(cudaErrorInvalidDevice);
+}
+
+// The driver's own look-up, whose codes are the runtime's. LibTorch 2.15 looks all functions up when
+// it starts, and throws where one is missing.
+cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned version,
+                                             unsigned long long flags,
+                                             cudaDriverEntryPointQueryResult* result) {
+  SIMULATED_CUDA_ENTER();
+  using LookUp = int(const char*, void**, int, std::uint64_t, cudaDriverEntryPointQueryResult*);
+  static void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  if (driver == nullptr) return fail(cudaErrorNotSupported, "the program has no libcuda.so.1");
+  static auto* const look_up = reinterpret_cast<LookUp*>(dlsym(driver, "cuGetProcAddress_v2"));
+  return fail(
+      static_cast<cudaError_t>(look_up(name, function, static_cast<int>(version), flags, result)));
+}
+
+// Declared in a header that the compiler from PyPI lacks.
+cudaError_t cudaProfilerStart() { return cudaSuccess; }
+cudaError_t cudaProfilerStop() { return cudaSuccess; }
+}

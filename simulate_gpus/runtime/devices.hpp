@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+namespace simulated_cuda {
+
+/// How many devices are visible.
+int num_devices();
+
+/// The current device of this thread.
+int current_device();
+
+/// The device has a context from now on, and this thread a current one. CUDA makes one when memory,
+/// a stream, an event or a kernel needs it.
+void make_context(int device);
+
+bool has_context(int device);
+
+}  // namespace simulated_cuda

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+//
+// How each of the runtime's functions begins and fails.
+#pragma once
+
+#include <driver_types.h>
+
+#include <string>
+
+namespace simulated_cuda {
+
+/// Remembers an error for cudaGetLastError, in this thread, and returns it. `detail` is appended to
+/// the text of cudaGetErrorString for it in this thread, until the next error.
+cudaError_t fail(cudaError_t code, const std::string& detail = {});
+
+/// Success, unless the program asked for a fault of this call, or the process was forked by one
+/// that used a GPU. To be called first, with the function's own name.
+cudaError_t enter(const char* function);
+
+/// The same, and fails where the driver is too old or no device is visible, as nearly every function
+/// of CUDA does.
+cudaError_t enter_with_devices(const char* function);
+
+/// Refuses a launch. LibTorch does not check the error of every launch; the next operation, copy or
+/// synchronization returns an unchecked one, so that no value is read that was not computed.
+cudaError_t refuse_launch(const std::string& kernel);
+cudaError_t unreported_refusal();
+
+/// This process has used CUDA: its forked children cannot.
+void note_use();
+
+}  // namespace simulated_cuda
+
+/// How each function of the runtime begins.
+#define SIMULATED_CUDA_ENTER()                                                           \
+  if (const cudaError_t refused = simulated_cuda::enter_with_devices(__func__); \
+      refused != 0)                                                                      \
+  return simulated_cuda::fail(refused)
+
+/// How those begin that need no driver and no device.
+#define SIMULATED_CUDA_ENTER_ANYWHERE()                                                   \
+  if (const cudaError_t refused = simulated_cuda::enter(__func__); refused != 0) \
+  return simulated_cuda::fail(refused)

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT
+#include "events.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "counts.hpp"
+#include "devices.hpp"
+#include "errors.hpp"
+#include "trace.hpp"
+
+using namespace simulated_cuda;
+
+namespace {
+
+// Of all events: what one thread records, another may wait for.
+std::mutex mutex;
+
+CUevent_st copy_of(cudaEvent_t event) {
+  const std::scoped_lock lock(mutex);
+  return *event;
+}
+
+}  // namespace
+
+extern "C" {
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  SIMULATED_CUDA_ENTER();
+  make_context(current_device());
+  *event = new CUevent_st;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, 0); }
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  SIMULATED_CUDA_ENTER();
+  delete event;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
+  SIMULATED_CUDA_ENTER();
+  CUstream_st& stream = stream_of(handle);
+  const auto recording = stream.recording.load();
+  // A recorded event is not ready before something waits for it, even if the stream had no work.
+  if (!recording) submit(stream, [] {});
+  if (is_traced()) trace(stream, "event");
+  const std::scoped_lock lock(mutex);
+  *event = {.is_recorded = true,
+            .moment = recording ? Moment{} : Moment{stream.queue, stream.queue->end()},
+            .recording = recording,
+            .captured = recording ? &stream : nullptr,
+            .given = recording ? recording->given[&stream] : 0,
+            .time = std::chrono::steady_clock::now(),
+            .stream = is_traced() ? stream.name() : std::string()};
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned) {
+  return cudaEventRecord(event, stream);
+}
+
+// Returns the current state, then does the work, so that a program that polls ends.
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  SIMULATED_CUDA_ENTER();
+  const CUevent_st recorded = copy_of(event);
+  if (recorded.recording) return fail(cudaErrorCapturedEvent);
+  if (recorded.moment.is_finished()) return take_failure();
+  recorded.moment.finish();
+  return fail(cudaErrorNotReady);
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  SIMULATED_CUDA_ENTER();
+  ++counts().event_synchronizations;
+  const CUevent_st recorded = copy_of(event);
+  if (recorded.recording) return fail(cudaErrorCapturedEvent);
+  if (is_traced() && recorded.is_recorded) trace_host_wait("an event of " + recorded.stream);
+  recorded.moment.finish();
+  return take_failure();
+}
+
+// The time between the two records; it means nothing here.
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
+  SIMULATED_CUDA_ENTER();
+  const CUevent_st from = copy_of(start), to = copy_of(end);
+  if (!from.is_recorded || !to.is_recorded) return fail(cudaErrorInvalidResourceHandle);
+  if (!from.moment.is_finished() || !to.moment.is_finished()) return fail(cudaErrorNotReady);
+  *milliseconds = std::chrono::duration<float, std::milli>(to.time - from.time).count();
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned) {
+  SIMULATED_CUDA_ENTER();
+  CUstream_st& stream = stream_of(handle);
+  const CUevent_st recorded = copy_of(event);
+  if (recorded.recording) {  // the stream joins the capture, which the default stream cannot
+    Recording& recording = *recorded.recording;
+    if (recording.has_ended) return fail(cudaErrorCapturedEvent);
+    if (&stream != handle) {
+      recording.is_invalid = true;
+      return fail(cudaErrorStreamCaptureImplicit);
+    }
+    if (const auto own = stream.recording.load(); own && own != recorded.recording) {
+      own->is_invalid = true;
+      recording.is_invalid = true;
+      return fail(cudaErrorStreamCaptureMerge);
+    }
+    if (recorded.captured != &stream) {
+      std::size_t& joined = recording.joined[recorded.captured];
+      joined = std::max(joined, recorded.given);
+    }
+    begin_capture(stream, recorded.recording);
+  } else if (!stream.recording.load() && !recorded.moment.is_finished()) {
+    submit(stream, [moment = recorded.moment] { moment.finish(); });
+  }
+  if (is_traced() && recorded.is_recorded) {
+    trace(stream, "waits for an event of " + recorded.stream);
+  }
+  make_context(stream.device);
+  return cudaSuccess;
+}
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+#include "faults.hpp"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "interface.hpp"
+
+namespace simulated_cuda {
+namespace {
+
+// "cudaMalloc:3:2": the third call returns 2. "cudaGetDeviceCount:*:35": each call returns 35.
+// "*:7:2": the seventh of all calls that no earlier entry answers returns 2. Code 0 lets a call
+// succeed.
+struct Fault {
+  std::string function;
+  long call;  // 0: each
+  cudaError_t code;
+  std::atomic<long> calls = 0;
+
+  Fault(std::string name, long number, cudaError_t answer)
+      : function(std::move(name)), call(number), code(answer) {}
+};
+
+// Replaced as a whole; old ones are kept, as calls may still read them.
+struct Faults {
+  std::mutex mutex;
+  std::vector<std::unique_ptr<std::deque<Fault>>> all;
+  std::atomic<std::deque<Fault>*> current = nullptr;
+
+  explicit Faults(const char* text) { set(text ? text : ""); }
+
+  void set(const std::string& text) {
+    auto parsed = std::make_unique<std::deque<Fault>>();
+    std::istringstream entries(text);
+    for (std::string entry; std::getline(entries, entry, ',');) {
+      std::istringstream parts(entry);
+      std::string function, call, code;
+      std::getline(parts, function, ':');
+      std::getline(parts, call, ':');
+      std::getline(parts, code);
+      const long number = call == "*" ? 0 : std::atol(call.c_str());
+      const int answer = std::atoi(code.c_str());
+      if (answer < 0 || code.empty() || number < 0 || (number == 0 && call != "*") ||
+          (function != "*" && dlsym(RTLD_DEFAULT, function.c_str()) == nullptr)) {
+        std::fprintf(
+            stderr,
+            "simulate_gpus: SIMULATE_GPUS_FAULTS has \"%s\"; expected a function of CUDA's "
+            "runtime or *, the number of a call or *, and an error code, as in cudaMalloc:3:2\n",
+            entry.c_str());
+        _exit(2);
+      }
+      parsed->emplace_back(std::move(function), number, static_cast<cudaError_t>(answer));
+    }
+    const std::scoped_lock lock(mutex);
+    current = all.emplace_back(std::move(parsed)).get();
+  }
+};
+
+std::atomic<const char*> failed_function = nullptr;
+
+Faults& faults() {
+  static auto* const faults = new Faults(std::getenv("SIMULATE_GPUS_FAULTS"));
+  return *faults;
+}
+
+}  // namespace
+
+cudaError_t requested_fault(const char* function) {
+  for (Fault& fault : *faults().current) {
+    if (fault.function != function && fault.function != "*") continue;
+    if (const long call = ++fault.calls; fault.call == 0 || fault.call == call) {
+      if (fault.code != cudaSuccess) failed_function = function;
+      return fault.code;
+    }
+  }
+  return cudaSuccess;
+}
+
+}  // namespace simulated_cuda
+
+using namespace simulated_cuda;
+
+void simulated_cuda_set_faults(const char* text) {
+  faults().set(text);
+  failed_function = nullptr;
+}
+
+const char* simulated_cuda_failed_function() { return failed_function; }

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+//
+// Functions of the program that a stream calls. A program that has one called waits for that call,
+// not for the stream (TensorPipe does), so a thread waits for the stream in its place.
+#include <cuda_runtime_api.h>
+
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "errors.hpp"
+#include "streams.hpp"
+
+using namespace simulated_cuda;
+
+namespace {
+
+cudaError_t call_in(CUstream_st& stream, Work call) {
+  submit(stream, std::move(call));
+  try {  // the queue outlives the stream
+    std::thread([moment = Moment{stream.queue, stream.queue->end()}] { moment.finish(); }).detach();
+    return cudaSuccess;
+  } catch (const std::system_error&) {
+    return fail(cudaErrorMemoryAllocation, "no thread could be made that calls the function");
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+// A graph calls the function, the capture does not.
+cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void* data) {
+  SIMULATED_CUDA_ENTER();
+  CUstream_st& stream = stream_of(handle);
+  const Work call = [=] { function(data); };
+  if (const auto recording = stream.recording.load()) {
+    recording->steps.push_back(call);
+    ++recording->given[&stream];
+    return cudaSuccess;
+  }
+  return call_in(stream, call);
+}
+
+cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void* data,
+                                  unsigned) {
+  SIMULATED_CUDA_ENTER();
+  if (stream_of(stream).recording.load()) return fail(cudaErrorStreamCaptureUnsupported);
+  return call_in(stream_of(stream), [=] { callback(stream, cudaSuccess, data); });
+}
+}

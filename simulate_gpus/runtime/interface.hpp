@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+//
+// What the simulated CUDA runtime offers beside CUDA's own functions, and beside what tests may call
+// (simulate_gpus.h): to the kernels, which need to reach device memory and to order their work in
+// streams, and to the stand-ins of the driver and of NVML. Everything may be called from any thread.
+#pragma once
+
+#include <driver_types.h>
+
+#include <cstdint>
+#include <functional>
+
+#include "simulate_gpus.h"
+
+extern "C" {
+
+/// The host address of the byte that programs know as `address`. Host addresses do not change.
+void* simulated_cuda_host_address(const void* address);
+
+/// Begins an operation in a stream. Earlier work of the stream is done first, unless the stream is
+/// being captured. Fails, like a launch, after a fork or if a fault was requested
+/// (cudaLaunchKernel).
+cudaError_t simulated_cuda_begin_operation(cudaStream_t stream);
+
+/// Counts an operation of the stream: now, or at each replay of the graph that is captured from it.
+/// `name` is for the trace.
+void simulated_cuda_count_operation(cudaStream_t stream, const char* name);
+
+/// Whether what a kernel writes must be hidden from other streams until they wait for it. Not
+/// needed while there is only the default stream.
+bool simulated_cuda_postpones();
+
+bool simulated_cuda_is_capturing(cudaStream_t stream);
+
+/// Appends work to a stream that is not captured. It runs when a thread waits for it, in that
+/// thread, and must not call CUDA.
+void simulated_cuda_submit(cudaStream_t stream, const std::function<void()>* work);
+
+/// Appends a step to the graph that is captured from the stream. It was already done; `undo`
+/// reverts it when the capture ends.
+void simulated_cuda_record(cudaStream_t stream, const std::function<void()>* step,
+                           const std::function<void()>* undo);
+
+/// The cards: the simulated GPUs before CUDA_VISIBLE_DEVICES hides some and orders the rest.
+int simulated_cuda_num_cards();
+std::uint64_t simulated_cuda_memory_bytes();
+/// The newest CUDA that the driver runs, as CUDA writes it: 13000 is 13.0.
+int simulated_cuda_driver_version();
+/// The device index of a card here; -1 if it is hidden.
+int simulated_cuda_device_of_card(int card);
+/// Writes the card's UUID, as NVML prints it: at most 48 characters.
+void simulated_cuda_uuid_of_card(int card, char* uuid);
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+//
+// CUDA kernels. Their code is for a GPU, so none can run here. In a dry run each launch is counted;
+// otherwise it is an error that names the kernel, never a wrong value: the operations that can be
+// computed were replaced (kernels/) and do not come here.
+#include <cuda_runtime_api.h>
+#include <cxxabi.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "errors.hpp"
+#include "interface.hpp"
+#include "settings.hpp"
+#include "streams.hpp"
+#include "trace.hpp"
+
+using namespace simulated_cuda;
+
+namespace {
+
+struct Kernel {
+  const void* function;
+  const char* name;  // in the program's own memory
+};
+
+struct Kernels {
+  std::mutex mutex;
+  std::vector<Kernel> registered;
+};
+
+Kernels& kernels() {
+  static auto* const kernels = new Kernels;
+  return *kernels;
+}
+
+std::string name_of(const void* function) {
+  const std::scoped_lock lock(kernels().mutex);
+  const auto found = std::ranges::find(kernels().registered, function, &Kernel::function);
+  if (found == kernels().registered.end()) return "(unknown)";
+  const std::unique_ptr<char, decltype(&std::free)> readable(
+      abi::__cxa_demangle(found->name, nullptr, nullptr, nullptr), &std::free);
+  std::string name = readable ? readable.get() : found->name;
+  // Without the long template arguments.
+  if (name.starts_with("void ")) name.erase(0, 5);
+  return name.substr(0, std::min(name.find('<'), std::size_t{200}));
+}
+
+cudaError_t launch(const void* function, cudaStream_t stream) {
+  if (settings().dry_run) {
+    simulated_cuda_count_operation(stream, is_traced() ? name_of(function).c_str() : "");
+    submit(stream_of(stream), [] {});
+    return cudaSuccess;
+  }
+  const std::string name = name_of(function);
+  if (!name.ends_with("spin_kernel(long)")) return refuse_launch(name);
+  submit(stream_of(stream), [] {});  // at::cuda::sleep: it only waits
+  return cudaSuccess;
+}
+
+struct CallConfiguration {
+  dim3 grid, block;
+  std::size_t shared_bytes;
+  cudaStream_t stream;
+};
+thread_local CallConfiguration configuration;
+
+}  // namespace
+
+// CUDA's own names begin with two underscores. NOLINTBEGIN(bugprone-reserved-identifier)
+extern "C" {
+
+void** __cudaRegisterFatBinary(void*) {
+  static void* handle = nullptr;
+  return &handle;
+}
+void __cudaRegisterFatBinaryEnd(void**) {}
+void __cudaUnregisterFatBinary(void**) {}
+void __cudaRegisterVar(void**, char*, char*, const char*, int, std::size_t, int, int) {}
+char __cudaInitModule(void**) { return 0; }
+
+void __cudaRegisterFunction(void**, const char* function, char*, const char* name, int, uint3*,
+                            uint3*, dim3*, dim3*, int*) {
+  const std::scoped_lock lock(kernels().mutex);
+  kernels().registered.push_back({function, name});
+}
+
+cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* function) {
+  *kernel = static_cast<cudaKernel_t>(const_cast<void*>(function));
+  return cudaSuccess;
+}
+
+unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, std::size_t shared_bytes,
+                                     cudaStream_t stream) {
+  configuration = {grid, block, shared_bytes, stream};
+  return 0;
+}
+
+cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, std::size_t* shared_bytes,
+                                       void* stream) {
+  *grid = configuration.grid;
+  *block = configuration.block;
+  *shared_bytes = configuration.shared_bytes;
+  *static_cast<cudaStream_t*>(stream) = configuration.stream;
+  return cudaSuccess;
+}
+
+cudaError_t cudaLaunchKernel(const void* function, dim3, dim3, void**, std::size_t,
+                             cudaStream_t stream) {
+  SIMULATED_CUDA_ENTER();
+  return launch(function, stream);
+}
+
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,
+                               std::size_t shared_bytes, cudaStream_t stream) {
+  return cudaLaunchKernel(kernel, grid, block, arguments, shared_bytes, stream);
+}
+
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function, void**) {
+  SIMULATED_CUDA_ENTER();
+  return launch(function, config->stream);
+}
+
+cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3, dim3, void**, std::size_t,
+                                        cudaStream_t stream) {
+  SIMULATED_CUDA_ENTER();
+  return launch(function, stream);
+}
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
+  SIMULATED_CUDA_ENTER();
+  *attributes = {};
+  attributes->maxThreadsPerBlock = 1024;
+  attributes->numRegs = 32;
+  attributes->binaryVersion = attributes->ptxVersion = 90;
+  return cudaSuccess;
+}
+
+cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) {
+  SIMULATED_CUDA_ENTER();
+  return cudaSuccess;
+}
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void*, int,
+                                                                   std::size_t, unsigned) {
+  SIMULATED_CUDA_ENTER();
+  *blocks = 2;
+  return cudaSuccess;
+}
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* function,
+                                                          int threads, std::size_t shared_bytes) {
+  return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, threads,
+                                                                shared_bytes, 0);
+}
+
+// Constants of kernels: not read in a dry run.
+cudaError_t cudaMemcpyToSymbol(const void*, const void*, std::size_t, std::size_t, cudaMemcpyKind) {
+  SIMULATED_CUDA_ENTER();
+  return cudaSuccess;
+}
+}
+// NOLINTEND(bugprone-reserved-identifier)

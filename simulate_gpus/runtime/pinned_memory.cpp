@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+#include "pinned_memory.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <cstdlib>
+#include <iterator>
+#include <map>
+#include <mutex>
+
+#include "counts.hpp"
+#include "device_memory.hpp"
+#include "devices.hpp"
+#include "errors.hpp"
+#include "streams.hpp"
+
+namespace simulated_cuda {
+namespace {
+
+struct Pinned {
+  std::mutex mutex;
+  std::map<const char*, std::size_t> ranges;
+};
+
+Pinned& pinned() {
+  static auto* const pinned = new Pinned;  // never destroyed: used until the very end of a process
+  return *pinned;
+}
+
+void add(const void* address, std::size_t bytes) {
+  const std::scoped_lock lock(pinned().mutex);
+  pinned().ranges[static_cast<const char*>(address)] = bytes;
+}
+
+bool remove(const void* address) {
+  const std::scoped_lock lock(pinned().mutex);
+  return pinned().ranges.erase(static_cast<const char*>(address)) > 0;
+}
+
+}  // namespace
+
+bool is_pinned(const void* address) {
+  const auto* const byte = static_cast<const char*>(address);
+  const std::scoped_lock lock(pinned().mutex);
+  const auto after = pinned().ranges.upper_bound(byte);
+  if (after == pinned().ranges.begin()) return false;
+  const auto& [start, bytes] = *std::prev(after);
+  return byte < start + bytes;
+}
+
+}  // namespace simulated_cuda
+
+using namespace simulated_cuda;
+
+extern "C" {
+
+cudaError_t cudaHostAlloc(void** address, std::size_t bytes, unsigned) {
+  SIMULATED_CUDA_ENTER();
+  make_context(current_device());
+  constexpr std::size_t k_page = 4096;
+  *address =
+      bytes == 0 ? nullptr : std::aligned_alloc(k_page, (bytes + k_page - 1) / k_page * k_page);
+  if (bytes == 0) return cudaSuccess;
+  if (*address == nullptr) return fail(cudaErrorMemoryAllocation);
+  ++counts().pinned_allocations;
+  add(*address, bytes);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMallocHost(void** address, std::size_t bytes) {
+  return cudaHostAlloc(address, bytes, cudaHostAllocDefault);
+}
+
+cudaError_t cudaFreeHost(void* address) {
+  SIMULATED_CUDA_ENTER();
+  if (address == nullptr) return cudaSuccess;
+  finish_all();
+  if (!remove(address)) return fail(cudaErrorInvalidValue);
+  std::free(address);
+  return cudaSuccess;
+}
+
+cudaError_t cudaHostRegister(void* address, std::size_t bytes, unsigned) {
+  SIMULATED_CUDA_ENTER();
+  make_context(current_device());
+  if (is_pinned(address)) return fail(cudaErrorHostMemoryAlreadyRegistered);
+  add(address, bytes);
+  return cudaSuccess;
+}
+
+cudaError_t cudaHostUnregister(void* address) {
+  SIMULATED_CUDA_ENTER();
+  finish_all();
+  return remove(address) ? cudaSuccess : fail(cudaErrorHostMemoryNotRegistered);
+}
+
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* address) {
+  SIMULATED_CUDA_ENTER();
+  auto* const pointer = const_cast<void*>(address);
+  *attributes = {};
+  if (const auto on_device = device_pointer(address)) {
+    attributes->type = cudaMemoryTypeDevice;
+    attributes->device = on_device->device;
+    attributes->devicePointer = pointer;
+  } else if (is_pinned(address)) {
+    attributes->type = cudaMemoryTypeHost;
+    attributes->device = current_device();
+    attributes->devicePointer = pointer;
+    attributes->hostPointer = pointer;
+  } else {
+    attributes->type = cudaMemoryTypeUnregistered;
+    attributes->device = cudaInvalidDeviceId;
+    attributes->hostPointer = pointer;
+  }
+  return cudaSuccess;
+}
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+//
+// The work of a stream that was not waited for yet.
+#pragma once
+
+#include <driver_types.h>
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+
+namespace simulated_cuda {
+
+using Work = std::function<void()>;
+
+/// The work of one stream, in order.
+class Queue {
+ public:
+  void submit(Work work);
+
+  /// The place after all submitted work.
+  [[nodiscard]] std::uint64_t end() const;
+  [[nodiscard]] bool is_finished(std::uint64_t place) const;
+
+  /// Does everything before the place, in this thread, or waits for the thread that does it. Work
+  /// can wait only for work that was submitted earlier, so no two threads wait for each other.
+  void finish(std::uint64_t place);
+
+ private:
+  std::deque<Work> work_;
+  std::uint64_t submitted_ = 0, finished_ = 0;
+  bool is_running_ = false;
+};
+
+/// A moment in a stream; done from the start if it has no queue.
+struct Moment {
+  std::shared_ptr<Queue> queue;
+  std::uint64_t place = 0;
+
+  [[nodiscard]] bool is_finished() const { return !queue || queue->is_finished(place); }
+  void finish() const {
+    if (queue) queue->finish(place);
+  }
+};
+
+/// The error of postponed work; success the next time. For synchronizations.
+cudaError_t take_failure();
+
+}  // namespace simulated_cuda

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: MIT
+#include "streams.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <atomic>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "counts.hpp"
+#include "devices.hpp"
+#include "errors.hpp"
+#include "interface.hpp"
+#include "settings.hpp"
+#include "trace.hpp"
+
+namespace simulated_cuda {
+namespace {
+
+// Never destroyed: LibTorch uses streams until the very end of a process.
+struct Streams {
+  std::array<CUstream_st, k_most_gpus> default_streams;
+  std::mutex mutex;  // guards the rest
+  std::set<CUstream_st*> made;
+  int count_made = 0;
+};
+
+Streams& streams() {
+  static auto* const streams = [] {
+    auto* const made = new Streams;
+    for (int device = 0; device < k_most_gpus; ++device) {
+      made->default_streams[static_cast<std::size_t>(device)].device = device;
+    }
+    return made;
+  }();
+  return *streams;
+}
+
+// Streams other than the default ones exist.
+std::atomic<bool> made_streams = false;
+
+CUstream_st& default_stream(int device) {
+  return streams().default_streams[static_cast<std::size_t>(device)];
+}
+
+// The queues of the streams that meet the condition; they outlive a stream that is destroyed.
+std::vector<std::shared_ptr<Queue>> queues_where(const auto& condition) {
+  const std::scoped_lock lock(streams().mutex);
+  std::vector<std::shared_ptr<Queue>> found;
+  for (const CUstream_st* stream : streams().made) {
+    if (condition(*stream)) found.push_back(stream->queue);
+  }
+  for (const CUstream_st& stream : streams().default_streams) {
+    if (condition(stream)) found.push_back(stream.queue);
+  }
+  return found;
+}
+
+void wait_for(CUstream_st& stream, const std::shared_ptr<Queue>& other) {
+  const Moment moment{other, other->end()};
+  if (!moment.is_finished()) stream.queue->submit([moment] { moment.finish(); });
+}
+
+// The default stream and blocking streams wait for each other (CUDA's "legacy default stream").
+// LibTorch's are non-blocking.
+void order_with_default_stream(CUstream_st& stream) {
+  if (!made_streams) return;
+  CUstream_st& ours = default_stream(stream.device);
+  if (stream.waits_for_default_stream) {
+    wait_for(stream, ours.queue);
+  } else if (&stream == &ours) {
+    for (const auto& other : queues_where([&](const CUstream_st& candidate) {
+           return candidate.device == stream.device && candidate.waits_for_default_stream;
+         })) {
+      wait_for(stream, other);
+    }
+  }
+}
+
+void finish_where(const auto& condition) {
+  for (const auto& queue : queues_where(condition)) queue->finish(queue->end());
+}
+
+}  // namespace
+
+CUstream_st& stream_of(cudaStream_t handle) {
+  if (handle == nullptr || handle == cudaStreamLegacy || handle == cudaStreamPerThread) {
+    return default_stream(current_device());
+  }
+  return *handle;
+}
+
+void submit(CUstream_st& stream, Work work, Work undo) {
+  make_context(stream.device);
+  if (const auto recording = stream.recording.load()) {
+    work();
+    if (undo) recording->undo.push_back(std::move(undo));
+    recording->steps.push_back(std::move(work));
+    ++recording->given[&stream];
+    return;
+  }
+  order_with_default_stream(stream);
+  stream.queue->submit(std::move(work));
+}
+
+void count(const CUstream_st& stream, const Work& add) {
+  if (const auto recording = stream.recording.load()) {
+    recording->counted.push_back(add);
+  } else {
+    add();
+  }
+}
+
+void finish(CUstream_st& stream) {
+  make_context(stream.device);
+  order_with_default_stream(stream);
+  stream.queue->finish(stream.queue->end());
+}
+
+void finish_device(int device) {
+  finish_where([&](const CUstream_st& stream) { return stream.device == device; });
+}
+
+void finish_all() {
+  if (is_traced()) trace_host_wait("all devices");
+  finish_where([](const CUstream_st&) { return true; });
+}
+
+void begin_capture(CUstream_st& stream, std::shared_ptr<Recording> recording) {
+  stream.recording.store(std::move(recording));
+}
+
+void end_capture(Recording& recording) {
+  for (const auto& [stream, given] : recording.given) {
+    if (stream != recording.origin && recording.joined[stream] < given)
+      recording.is_unjoined = true;
+  }
+  recording.has_ended = true;
+  for (; !recording.undo.empty(); recording.undo.pop_back()) recording.undo.back()();
+  const std::scoped_lock lock(streams().mutex);
+  for (CUstream_st* stream : streams().made) {
+    if (stream->recording.load().get() == &recording) stream->recording.store(nullptr);
+  }
+}
+
+bool is_capturing_on(int device) {
+  if (!made_streams) return false;
+  const auto is_captured = [&](const CUstream_st& stream) {
+    return stream.device == device && stream.recording.load();
+  };
+  return !queues_where(is_captured).empty();
+}
+
+}  // namespace simulated_cuda
+
+using namespace simulated_cuda;
+
+extern "C" {
+
+bool simulated_cuda_postpones() { return made_streams; }
+
+bool simulated_cuda_is_capturing(cudaStream_t stream) {
+  return stream_of(stream).recording.load() != nullptr;
+}
+
+void simulated_cuda_submit(cudaStream_t stream, const std::function<void()>* work) {
+  submit(stream_of(stream), *work);
+}
+
+void simulated_cuda_record(cudaStream_t handle, const std::function<void()>* step,
+                           const std::function<void()>* undo) {
+  const auto recording = stream_of(handle).recording.load();
+  recording->steps.push_back(*step);
+  recording->undo.push_back(*undo);
+  ++recording->given[&stream_of(handle)];
+}
+
+cudaError_t simulated_cuda_begin_operation(cudaStream_t handle) {
+  if (const cudaError_t refused = enter("cudaLaunchKernel")) return fail(refused);
+  if (const cudaError_t refused = unreported_refusal()) return refused;
+  CUstream_st& stream = stream_of(handle);
+  make_context(stream.device);
+  if (stream.recording.load()) return cudaSuccess;
+  finish(stream);
+  stream.queue->submit([] {});  // so that the stream is busy until it is waited for
+  return cudaSuccess;
+}
+
+void simulated_cuda_count_operation(cudaStream_t handle, const char* name) {
+  const CUstream_st& stream = stream_of(handle);
+  count(stream, [] { ++counts().operations; });
+  if (is_traced()) trace(stream, name);
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
+  SIMULATED_CUDA_ENTER();
+  make_context(current_device());
+  *stream = new CUstream_st{.device = current_device(),
+                            .priority = priority,
+                            .waits_for_default_stream = (flags & cudaStreamNonBlocking) == 0};
+  const std::scoped_lock lock(streams().mutex);
+  (*stream)->number = ++streams().count_made;
+  streams().made.insert(*stream);
+  made_streams = true;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  return cudaStreamCreateWithPriority(stream, flags, 0);
+}
+
+cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  return cudaStreamCreateWithPriority(stream, cudaStreamDefault, 0);
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  SIMULATED_CUDA_ENTER();
+  finish(*stream);
+  {
+    const std::scoped_lock lock(streams().mutex);
+    streams().made.erase(stream);
+  }
+  delete stream;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
+  SIMULATED_CUDA_ENTER();
+  *priority = stream_of(stream).priority;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
+  SIMULATED_CUDA_ENTER();
+  CUstream_st& stream = stream_of(handle);
+  if (const auto recording = stream.recording.load()) {
+    recording->is_invalid = true;
+    return fail(cudaErrorStreamCaptureUnsupported);
+  }
+  ++counts().stream_synchronizations;
+  if (is_traced()) trace_host_wait(stream.name());
+  finish(stream);
+  return take_failure();
+}
+
+// Returns the current state, then does the work, so that a program that polls ends.
+cudaError_t cudaStreamQuery(cudaStream_t handle) {
+  SIMULATED_CUDA_ENTER();
+  CUstream_st& stream = stream_of(handle);
+  if (const auto recording = stream.recording.load()) {
+    recording->is_invalid = true;
+    return fail(cudaErrorStreamCaptureUnsupported);
+  }
+  const bool is_ready = stream.queue->is_finished(stream.queue->end());
+  finish(stream);
+  return is_ready ? take_failure() : fail(cudaErrorNotReady);
+}
+
+cudaError_t cudaDeviceSynchronize() {
+  SIMULATED_CUDA_ENTER();
+  if (is_capturing_on(current_device())) return fail(cudaErrorStreamCaptureUnsupported);
+  make_context(current_device());
+  ++counts().device_synchronizations;
+  if (is_traced()) trace_host_wait("cuda:" + std::to_string(current_device()));
+  finish_device(current_device());
+  return take_failure();
+}
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT
+//
+// What the program asked the simulated GPUs to do, printed when it ends (simulate_gpus --summary),
+// and for tests.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "counts.hpp"
+#include "device_memory.hpp"
+#include "devices.hpp"
+#include "errors.hpp"
+#include "interface.hpp"
+#include "settings.hpp"
+
+namespace simulated_cuda {
+
+Counts& counts() {
+  static auto* const counts = new Counts;  // never destroyed: read at the end of the process
+  return *counts;
+}
+
+namespace {
+
+struct CopyRow {
+  const char* direction;
+  const CopyCount* pinned;    // null: between devices nothing is pinned
+  const CopyCount* pageable;  // or the only count
+
+  [[nodiscard]] std::uint64_t copies() const {
+    return pageable->copies + (pinned ? pinned->copies.load() : 0);
+  }
+  [[nodiscard]] std::uint64_t bytes() const {
+    return pageable->bytes + (pinned ? pinned->bytes.load() : 0);
+  }
+};
+
+std::vector<CopyRow> copy_rows() {
+  const Counts& all = counts();
+  return {{"host to device", &all.pinned_to_device, &all.pageable_to_device},
+          {"device to host", &all.device_to_pinned, &all.device_to_pageable},
+          {"device to device", nullptr, &all.between_devices},
+          {"within a device", nullptr, &all.within_device}};
+}
+
+std::vector<std::pair<const char*, std::uint64_t>> rows() {
+  const Counts& all = counts();
+  return {{settings().dry_run ? "kernels" : "operations", all.operations},
+          {"graph launches", all.graph_launches},
+          {"memory sets", all.memory_sets},
+          {"stream synchronizations", all.stream_synchronizations},
+          {"event synchronizations", all.event_synchronizations},
+          {"device synchronizations", all.device_synchronizations},
+          {"allocations", num_allocations()},
+          {"pinned allocations", all.pinned_allocations}};
+}
+
+// 1234567 as "1,234,567".
+std::string grouped(std::uint64_t number) {
+  std::string text = std::to_string(number);
+  for (auto place = std::ssize(text) - 3; place > 0; place -= 3) {
+    text.insert(static_cast<std::size_t>(place), ",");
+  }
+  return text;
+}
+
+std::string program_name() {
+  std::ifstream file("/proc/self/comm");
+  std::string name;
+  std::getline(file, name);
+  return name;
+}
+
+bool used_a_gpu() {
+  for (int device = 0; device < std::ssize(settings().visible); ++device) {
+    if (has_context(device)) return true;
+  }
+  return false;
+}
+
+void print_summary() {
+  std::FILE* const out = stderr;
+  std::fprintf(out, "\nsimulate_gpus: %s (process %d)\n\n", program_name().c_str(), getpid());
+  std::fprintf(out, "  %-24s %12s %18s  %s\n", "", "copies", "bytes", "of these pinned; pageable");
+  for (const CopyRow& row : copy_rows()) {
+    std::fprintf(out, "  %-24s %12s %18s", row.direction, grouped(row.copies()).c_str(),
+                 grouped(row.bytes()).c_str());
+    if (row.pinned && row.copies() > 0) {
+      std::fprintf(out, "  %s (%s bytes); %s (%s bytes)", grouped(row.pinned->copies).c_str(),
+                   grouped(row.pinned->bytes).c_str(), grouped(row.pageable->copies).c_str(),
+                   grouped(row.pageable->bytes).c_str());
+    }
+    std::fputc('\n', out);
+  }
+  std::fputc('\n', out);
+  for (const auto& [name, value] : rows()) {
+    std::fprintf(out, "  %-24s %12s\n", name, grouped(value).c_str());
+  }
+  std::fprintf(out, "\n  %-24s %12s %18s\n", "", "context", "peak memory");
+  for (int device = 0; device < std::ssize(settings().visible); ++device) {
+    std::fprintf(out, "  %-24s %12s %18s\n", ("cuda:" + std::to_string(device)).c_str(),
+                 has_context(device) ? "yes" : "no", grouped(peak_allocated_bytes(device)).c_str());
+  }
+}
+
+// Runs after LibTorch's destructors: libraries are finalized in reverse order.
+struct AtExit {
+  ~AtExit() {
+    if (settings().summary && used_a_gpu() && enter("") == cudaSuccess) print_summary();
+  }
+} at_exit;
+
+}  // namespace
+}  // namespace simulated_cuda
+
+using namespace simulated_cuda;
+
+std::uint64_t simulated_cuda_count(const char* row) {
+  const std::string_view wanted = row;
+  for (const auto& [name, value] : rows()) {
+    if (wanted == name) return value;
+  }
+  for (const CopyRow& copies : copy_rows()) {
+    const std::string direction = copies.direction;
+    if (wanted == direction + " copies") return copies.copies();
+    if (wanted == direction + " bytes") return copies.bytes();
+    if (copies.pinned && wanted == direction + " pinned copies") return copies.pinned->copies;
+    if (copies.pinned && wanted == direction + " pinned bytes") return copies.pinned->bytes;
+  }
+  std::fprintf(stderr, "simulated_cuda_count: no row is called \"%s\"\n", row);
+  std::abort();
+}

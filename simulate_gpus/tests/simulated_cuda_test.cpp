@@ -1,0 +1,875 @@
+// SPDX-License-Identifier: MIT
+//
+// What a program that knows LibTorch alone sees of simulated GPUs. Runs on two.
+#include <ATen/cuda/CUDAEvent.h>
+#include <ATen/cuda/CUDAGeneratorImpl.h>
+#include <ATen/cuda/CUDAGraph.h>
+#include <ATen/cuda/Sleep.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <future>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+// A launch's side of nvcc's registration. NOLINTNEXTLINE(bugprone-reserved-identifier)
+extern "C" void __cudaRegisterFunction(void**, const char*, char*, const char*, int, uint3*, uint3*,
+                                       dim3*, dim3*, int*);
+
+namespace {
+
+using c10::cuda::CUDAStream;
+using c10::cuda::CUDAStreamGuard;
+using torch::Tensor;
+
+const torch::Device k_gpu(torch::kCUDA, 0), k_second_gpu(torch::kCUDA, 1);
+
+torch::TensorOptions pinned() { return torch::TensorOptions().pinned_memory(true); }
+
+void synchronize() { ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess); }
+
+// The text of the c10::Error that `action` throws.
+std::string error_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return {};
+}
+
+testing::AssertionResult has(const std::string& text, const std::string& part) {
+  if (text.find(part) != std::string::npos) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << "\"" << part << "\" is not in \"" << text << "\"";
+}
+
+// What the runtime has counted; see simulate_gpus.h.
+std::uint64_t count(const char* row) {
+  using Count = std::uint64_t(const char*);
+  static auto* const function =
+      reinterpret_cast<Count*>(dlsym(RTLD_DEFAULT, "simulated_cuda_count"));
+  return function(row);
+}
+
+void set_faults(const char* faults) {
+  using Set = void(const char*);
+  reinterpret_cast<Set*>(dlsym(RTLD_DEFAULT, "simulated_cuda_set_faults"))(faults);
+}
+
+TEST(Devices, AreNamedAndCounted) {
+  EXPECT_TRUE(torch::cuda::is_available());
+  EXPECT_EQ(torch::cuda::device_count(), 2U);
+  cudaDeviceProp properties;
+  ASSERT_EQ(cudaGetDeviceProperties(&properties, 1), cudaSuccess);
+  EXPECT_TRUE(std::string(properties.name).starts_with("Simulated GPU"));
+  EXPECT_EQ(cudaSetDevice(2), cudaErrorInvalidDevice);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidDevice);
+}
+
+TEST(Devices, RefuseOperandsOfTwo) {
+  const Tensor x = torch::ones({2, 3}, k_gpu), y = torch::ones({2, 3}, k_second_gpu);
+  EXPECT_TRUE(has(error_of([&] { (void)(x + y); }),
+                  "Expected all tensors to be on the same device, but found at least two devices, "
+                  "cuda:0 and cuda:1!"));
+  EXPECT_TRUE(has(error_of([&] {
+                    (void)x.mm(torch::ones({3, 2}));
+                  }),
+                  "Expected all tensors to be on the same device"));
+  EXPECT_TRUE((x + torch::tensor(1.0)).equal(torch::full({2, 3}, 2.0, k_gpu)));  // a CPU scalar may
+}
+
+TEST(Devices, CopyToEachOther) {
+  const Tensor x = torch::rand({3, 5}, k_gpu);
+  EXPECT_TRUE(x.to(k_second_gpu).cpu().equal(x.cpu()));
+  EXPECT_TRUE(x.t().to(k_second_gpu).cpu().equal(x.t().cpu()));
+  EXPECT_TRUE(x.to(k_second_gpu, torch::kHalf).cpu().equal(x.cpu().to(torch::kHalf)));
+  Tensor y = torch::zeros({5, 3}, k_second_gpu);
+  y.t().copy_(x);
+  EXPECT_TRUE(y.t().cpu().equal(x.cpu()));
+}
+
+// A program that forgets to wait sees what was there before.
+TEST(Streams, ACopyToPinnedMemoryIsDoneWhenItIsWaitedFor) {
+  const Tensor x = torch::full({4}, 7.0, k_gpu);
+  Tensor host = torch::zeros({4}, pinned());
+  host.copy_(x, /*non_blocking=*/true);
+  EXPECT_TRUE(host.equal(torch::zeros({4})));
+  synchronize();
+  EXPECT_TRUE(host.equal(torch::full({4}, 7.0)));
+}
+
+TEST(Streams, ACopyFromPinnedMemoryReadsItWhenItIsDone) {
+  Tensor host = torch::full({4}, 1.0, pinned());
+  Tensor x = torch::empty({4}, k_gpu);
+  x.copy_(host, /*non_blocking=*/true);
+  host.fill_(2.0);  // too early
+  EXPECT_TRUE(x.cpu().equal(torch::full({4}, 2.0)));
+}
+
+// The side stream writes x, and the default stream reads it, with an event between them or without.
+void write_on_a_side_stream(const std::function<void(Tensor&)>& write, bool waits, double seen) {
+  Tensor x = torch::zeros({4}, k_gpu);
+  const CUDAStream side = c10::cuda::getStreamFromPool(false, 0);
+  synchronize();
+  {
+    const CUDAStreamGuard guard(side);
+    write(x);
+  }
+  at::cuda::CUDAEvent written;
+  written.record(side);
+  if (waits) written.block(c10::cuda::getDefaultCUDAStream(0));
+  EXPECT_TRUE((x * 1).cpu().equal(torch::full({4}, seen)));
+  synchronize();
+}
+
+TEST(Streams, AMissingWaitShowsTheOldValue) {
+  const Tensor host = torch::full({4}, 3.0, pinned());
+  const auto copy = [&](Tensor& x) { x.copy_(host, true); };
+  const auto fill = [&](Tensor& x) { x.fill_(3.0); };
+  const auto add = [&](Tensor& x) { at::add_out(x, x, torch::full({4}, 3.0, k_gpu)); };
+  for (const std::function<void(Tensor&)>& write :
+       {std::function<void(Tensor&)>(copy), std::function<void(Tensor&)>(fill),
+        std::function<void(Tensor&)>(add)}) {
+    write_on_a_side_stream(write, true, 3.0);
+    write_on_a_side_stream(write, false, 0.0);
+  }
+}
+
+TEST(Streams, ANewTensorOfAnotherStreamIsNotThereYet) {
+  const CUDAStream side = c10::cuda::getStreamFromPool(false, 0);
+  const Tensor x = torch::full({4}, 3.0, k_gpu);
+  synchronize();
+  Tensor y;
+  {
+    const CUDAStreamGuard guard(side);
+    y = x * 2;
+  }
+  EXPECT_FALSE(y.cpu().equal(torch::full({4}, 6.0)));
+  side.synchronize();
+  EXPECT_TRUE(y.cpu().equal(torch::full({4}, 6.0)));
+}
+
+TEST(Streams, AreBusyUntilTheyAreWaitedFor) {
+  const CUDAStream stream = c10::cuda::getDefaultCUDAStream(0);
+  synchronize();
+  EXPECT_TRUE(stream.query());
+  const Tensor x = torch::ones({4}, k_gpu);
+  EXPECT_FALSE(stream.query());
+  synchronize();
+  at::cuda::sleep(1000);
+  EXPECT_FALSE(stream.query());
+}
+
+TEST(Streams, APollingProgramEnds) {
+  at::cuda::CUDAEvent event;
+  Tensor host = torch::zeros({4}, pinned());
+  host.copy_(torch::ones({4}, k_gpu), true);
+  event.record();
+  EXPECT_FALSE(event.query());
+  while (!event.query()) {
+  }
+  EXPECT_TRUE(host.equal(torch::ones({4})));
+}
+
+// A program that has a function called waits for the call alone; so nothing else may be needed.
+TEST(Streams, CallTheProgramsFunctions) {
+  const CUDAStream side = c10::cuda::getStreamFromPool(false, 0);
+  Tensor host = torch::zeros({4}, pinned());
+  const Tensor x = torch::full({4}, 7.0, k_gpu);
+  synchronize();
+  for (const bool by_callback : {true, false}) {
+    host.zero_();
+    std::promise<bool> called;
+    {
+      const CUDAStreamGuard guard(side);
+      host.copy_(x, /*non_blocking=*/true);
+    }
+    const auto call = +[](void* data) { static_cast<std::promise<bool>*>(data)->set_value(true); };
+    const auto callback = +[](cudaStream_t, cudaError_t status, void* data) {
+      static_cast<std::promise<bool>*>(data)->set_value(status == cudaSuccess);
+    };
+    ASSERT_EQ(by_callback ? cudaStreamAddCallback(side.stream(), callback, &called, 0)
+                          : cudaLaunchHostFunc(side.stream(), call, &called),
+              cudaSuccess);
+    auto is_called = called.get_future();
+    ASSERT_EQ(is_called.wait_for(std::chrono::minutes(1)), std::future_status::ready);
+    EXPECT_TRUE(is_called.get());
+    EXPECT_TRUE(host.equal(torch::full({4}, 7.0)));  // what the stream had before is done
+    side.synchronize();
+  }
+}
+
+TEST(Streams, TheDefaultStreamWaitsForBlockingStreams) {
+  cudaStream_t blocking, independent;
+  ASSERT_EQ(cudaStreamCreate(&blocking), cudaSuccess);
+  ASSERT_EQ(cudaStreamCreateWithPriority(&independent, cudaStreamNonBlocking, 0), cudaSuccess);
+  for (const auto& [stream, seen] : {std::pair(blocking, 5.0), std::pair(independent, 0.0)}) {
+    const Tensor host = torch::full({4}, 5.0, pinned());
+    Tensor x = torch::zeros({4}, k_gpu);
+    synchronize();
+    ASSERT_EQ(cudaMemcpyAsync(x.data_ptr(), host.data_ptr(), x.nbytes(), cudaMemcpyDefault, stream),
+              cudaSuccess);
+    EXPECT_TRUE((x * 1).cpu().equal(torch::full({4}, seen)));
+    synchronize();
+    ASSERT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+  }
+}
+
+TEST(Graphs, ReplayOnNewInputs) {
+  const CUDAStream side = c10::cuda::getStreamFromPool(false, 0);
+  const Tensor weight = torch::rand({4, 4}, k_gpu);
+  Tensor input = torch::zeros({2, 4}, k_gpu), sum = torch::zeros({}, k_gpu), output, grown;
+  const Tensor host = torch::ones({2, 4}, pinned());
+  synchronize();
+  at::cuda::CUDAGraph graph;
+  {
+    const CUDAStreamGuard guard(side);
+    graph.capture_begin();
+    output = input.mm(weight).relu();
+    sum += output.sum();
+    grown = torch::empty({0}, k_gpu);
+    at::add_out(grown, output, output);
+    graph.capture_end();
+  }
+  EXPECT_EQ(sum.item<float>(), 0);  // captured, not done
+  float expected = 0;
+  for (const double value : {1.0, 2.0, -3.0}) {
+    input.fill_(value);
+    graph.replay();
+    const Tensor right = input.cpu().mm(weight.cpu()).relu();
+    expected += right.sum().item<float>();
+    EXPECT_TRUE(output.cpu().allclose(right));
+    EXPECT_TRUE(grown.cpu().allclose(right * 2));
+  }
+  EXPECT_FLOAT_EQ(sum.item<float>(), expected);
+}
+
+TEST(Graphs, RefuseASynchronization) {
+  const CUDAStream side = c10::cuda::getStreamFromPool(false, 0);
+  const Tensor x = torch::ones({}, k_gpu);
+  const CUDAStreamGuard guard(side);
+  at::cuda::CUDAGraph graph;
+  graph.capture_begin();
+  EXPECT_TRUE(has(error_of([&] { (void)x.item<float>(); }), "when stream is capturing"));
+  EXPECT_TRUE(has(error_of([&] { graph.capture_end(); }), "previous error during capture"));
+}
+
+// A capture must compute real values, here an index; memory is restored at its end.
+TEST(Graphs, CaptureATrainingStep) {
+  torch::manual_seed(0);
+  torch::nn::Sequential net(torch::nn::Conv2d(1, 2, 3), torch::nn::BatchNorm2d(2),
+                            torch::nn::ReLU(), torch::nn::MaxPool2d(2), torch::nn::Flatten(),
+                            torch::nn::Linear(18, 4));
+  const Tensor x = torch::rand({4, 1, 8, 8});
+  auto copy = std::dynamic_pointer_cast<torch::nn::SequentialImpl>(net->clone());
+  net->to(k_gpu);
+  const Tensor input = x.to(k_gpu);
+  const auto step = [](torch::nn::SequentialImpl& trained, const Tensor& images) {
+    const Tensor scores = trained.forward(images);
+    const Tensor loss = torch::cross_entropy_loss(scores, scores.argmin(1));
+    const auto trainable = trained.parameters();
+    const auto gradients = torch::autograd::grad({loss}, trainable);
+    const torch::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < trainable.size(); ++i)
+      trainable[i].detach().sub_(gradients[i] * 0.1);
+    return loss.detach();
+  };
+  const auto parameters = [](torch::nn::Module& of) {
+    return torch::nn::utils::parameters_to_vector(of.parameters()).detach().cpu();
+  };
+  const Tensor before = parameters(*net);
+  const CUDAStream side = c10::cuda::getStreamFromPool(false, 0);
+  synchronize();
+  Tensor loss;
+  at::cuda::CUDAGraph graph;
+  {
+    const CUDAStreamGuard guard(side);
+    graph.capture_begin();
+    loss = step(*net, input);
+    graph.capture_end();
+  }
+  EXPECT_TRUE(parameters(*net).equal(before));
+  EXPECT_EQ(net->buffers()[2].item<std::int64_t>(), 0);  // num_batches_tracked
+  for (int i = 0; i < 3; ++i) {
+    graph.replay();
+    EXPECT_NEAR(loss.item<double>(), step(*copy, x).item<double>(), 1e-4);
+  }
+  EXPECT_TRUE(parameters(*net).allclose(parameters(*copy), 1e-3, 1e-4));
+  EXPECT_EQ(net->buffers()[2].item<std::int64_t>(), 3);
+}
+
+TEST(Graphs, RefuseSizesThatAreReadBack) {
+  const CUDAStream side = c10::cuda::getStreamFromPool(false, 0);
+  const Tensor x = torch::ones({4}, k_gpu);
+  for (const auto& read : std::vector<std::function<void()>>{
+           [&] { (void)x.nonzero(); }, [&] { (void)x.index({x > 0}); }, [&] { (void)x.equal(x); },
+           [&] { (void)x.to_sparse(); }}) {
+    const CUDAStreamGuard guard(side);
+    at::cuda::CUDAGraph graph;
+    graph.capture_begin();
+    EXPECT_TRUE(has(error_of(read), "when stream is capturing"));
+    EXPECT_TRUE(has(error_of([&] { graph.capture_end(); }), "previous error during capture"));
+  }
+}
+
+TEST(Graphs, RefuseWorkThatIsNotJoined) {
+  const CUDAStream side = c10::cuda::getStreamFromPool(false, 0),
+                   other = c10::cuda::getStreamFromPool(false, 0);
+  const Tensor x = torch::ones({4}, k_gpu);
+  synchronize();
+  for (const bool joins : {true, false}) {
+    Tensor doubled;
+    at::cuda::CUDAGraph graph;
+    const CUDAStreamGuard guard(side);
+    graph.capture_begin();
+    at::cuda::CUDAEvent begun, ended;
+    begun.record(side);
+    begun.block(other);
+    {
+      const CUDAStreamGuard second(other);
+      doubled = x * 2;
+    }
+    ended.record(other);
+    if (joins) ended.block(side);
+    if (joins) {
+      graph.capture_end();
+      graph.replay();
+      EXPECT_TRUE(doubled.cpu().equal(torch::full({4}, 2.0)));
+    } else {
+      EXPECT_TRUE(has(error_of([&] { graph.capture_end(); }), "unjoined work"));
+    }
+  }
+  EXPECT_TRUE((x + 1).cpu().equal(torch::full({4}, 2.0)));  // all works again
+}
+
+// On a real GPU too such an event stands for nothing that was executed.
+TEST(Graphs, AnEventOfACaptureCannotBeWaitedForAfterIt) {
+  const CUDAStream side = c10::cuda::getStreamFromPool(false, 0),
+                   other = c10::cuda::getStreamFromPool(false, 0);
+  Tensor x = torch::ones({4}, k_gpu);
+  synchronize();
+  cudaEvent_t event;
+  ASSERT_EQ(cudaEventCreate(&event), cudaSuccess);
+  const auto capture = [&](const std::function<void()>& during) {
+    const CUDAStreamGuard guard(side);
+    at::cuda::CUDAGraph graph;
+    graph.capture_begin();
+    x.add_(1);
+    during();
+    graph.capture_end();
+  };
+  capture([&] { ASSERT_EQ(cudaEventRecord(event, side.stream()), cudaSuccess); });
+  EXPECT_EQ(cudaEventQuery(event), cudaErrorCapturedEvent);
+  EXPECT_EQ(cudaEventSynchronize(event), cudaErrorCapturedEvent);
+  EXPECT_EQ(cudaStreamWaitEvent(other.stream(), event, 0), cudaErrorCapturedEvent);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorCapturedEvent);
+  cudaStreamCaptureStatus status;
+  ASSERT_EQ(cudaStreamIsCapturing(other.stream(), &status), cudaSuccess);
+  EXPECT_EQ(status, cudaStreamCaptureStatusNone);
+  {
+    const CUDAStreamGuard guard(other);
+    x.add_(1);
+    EXPECT_EQ(x[0].item<float>(), 2);  // done, not captured
+  }
+  ASSERT_EQ(cudaEventRecord(event, other.stream()), cudaSuccess);  // it can be used again
+  EXPECT_EQ(cudaEventSynchronize(event), cudaSuccess);
+  ASSERT_EQ(cudaEventDestroy(event), cudaSuccess);
+}
+
+TEST(Graphs, TwoCapturesCannotBecomeOne) {
+  cudaStream_t streams[2];
+  cudaEvent_t event;
+  cudaGraph_t graph;
+  ASSERT_EQ(cudaEventCreate(&event), cudaSuccess);
+  for (cudaStream_t& stream : streams) {
+    ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+    ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), cudaSuccess);
+  }
+  ASSERT_EQ(cudaEventRecord(event, streams[0]), cudaSuccess);
+  EXPECT_EQ(cudaStreamWaitEvent(streams[1], event, 0), cudaErrorStreamCaptureMerge);
+  for (cudaStream_t stream : streams) {
+    EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaErrorStreamCaptureInvalidated);
+    EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+  }
+  ASSERT_EQ(cudaEventDestroy(event), cudaSuccess);
+  (void)cudaGetLastError();
+}
+
+TEST(Graphs, AreCountedAtEachLaunch) {
+  const CUDAStream side = c10::cuda::getStreamFromPool(false, 0);
+  Tensor x = torch::ones({4}, k_gpu);
+  at::cuda::CUDAGraph graph;
+  {
+    const CUDAStreamGuard guard(side);
+    graph.capture_begin();
+    x.add_(1);
+    x.mul_(2);
+    graph.capture_end();
+  }
+  const std::uint64_t operations = count("operations"), launches = count("graph launches");
+  for (int i = 0; i < 10; ++i) cudaGraphLaunch(graph.raw_cuda_graph_exec(), side.stream());
+  EXPECT_EQ(count("operations") - operations, 20U);
+  EXPECT_EQ(count("graph launches") - launches, 10U);
+}
+
+TEST(Graphs, DrawNewNumbersAtEachReplay) {
+  const CUDAStream side = c10::cuda::getStreamFromPool(false, 0);
+  torch::manual_seed(3);
+  Tensor drawn;
+  at::cuda::CUDAGraph graph;
+  {
+    const CUDAStreamGuard guard(side);
+    graph.capture_begin();
+    drawn = torch::rand({16}, k_gpu);
+    graph.capture_end();
+  }
+  const auto replay = [&] {
+    graph.replay();
+    return drawn.cpu();
+  };
+  const Tensor first = replay(), second = replay();
+  EXPECT_FALSE(first.equal(second));
+  torch::manual_seed(3);
+  EXPECT_TRUE(replay().equal(first));
+  EXPECT_TRUE(replay().equal(second));
+}
+
+TEST(Random, EqualSeedsGiveEqualNumbersAndLeaveTheCpuAlone) {
+  const auto draw = [] {
+    std::vector<Tensor> drawn{torch::rand({8}, k_gpu), torch::randn({8}, k_gpu),
+                              torch::randperm(8, k_gpu)};
+    drawn.push_back(torch::dropout(torch::ones({64}, k_gpu), 0.5, true));
+    drawn.push_back(torch::rand({8}, k_gpu).multinomial(3));
+    drawn.push_back(torch::full({8}, 0.5, k_gpu).bernoulli());
+    return drawn;
+  };
+  torch::manual_seed(5);
+  const Tensor of_cpu = torch::rand({8});
+  torch::manual_seed(5);
+  const auto first = draw();
+  EXPECT_TRUE(torch::rand({8}).equal(of_cpu));
+  torch::manual_seed(5);
+  const auto second = draw();
+  const auto third = draw();
+  for (std::size_t i = 0; i < first.size(); ++i) EXPECT_TRUE(first[i].equal(second[i])) << i;
+  EXPECT_FALSE(first[0].equal(third[0]));
+  torch::Generator generator = at::cuda::detail::createCUDAGenerator(0);
+  generator.set_current_seed(9);
+  const Tensor own = torch::rand({8}, generator, k_gpu);
+  generator.set_current_seed(9);
+  EXPECT_TRUE(torch::rand({8}, generator, k_gpu).equal(own));
+  EXPECT_TRUE((own >= 0).all().item<bool>() && (own < 1).all().item<bool>());
+}
+
+TEST(Memory, RunsOutAndIsThereAgain) {
+  const auto too_much = std::int64_t{2} << 30;
+  EXPECT_THROW((void)torch::empty({too_much}, torch::TensorOptions(k_gpu).dtype(torch::kByte)),
+               c10::OutOfMemoryError);
+  const Tensor x = torch::ones({1000}, k_gpu);
+  EXPECT_EQ(x.sum().item<float>(), 1000);
+}
+
+TEST(Memory, IsCountedAsLibTorchCountsIt) {
+  c10::cuda::CUDACachingAllocator::emptyCache();
+  std::size_t before = 0, total = 0, after = 0;
+  ASSERT_EQ(cudaMemGetInfo(&before, &total), cudaSuccess);
+  const Tensor x = torch::empty({32 << 20}, torch::TensorOptions(k_gpu).dtype(torch::kByte));
+  ASSERT_EQ(cudaMemGetInfo(&after, &total), cudaSuccess);
+  EXPECT_EQ(before - after, std::size_t{32} << 20);
+  EXPECT_EQ(total, std::size_t{1} << 30);
+}
+
+TEST(MemoryDeathTest, IsNotTheHosts) {
+  const Tensor x = torch::ones({4}, k_gpu);
+  EXPECT_DEATH(static_cast<volatile float*>(x.data_ptr())[0],
+               "simulate_gpus: the host read memory of cuda:0");
+  EXPECT_DEATH(static_cast<volatile float*>(x.data_ptr())[0] = 1,
+               "simulate_gpus: the host wrote memory of cuda:0");
+}
+
+TEST(Fork, TheChildCannotUseTheGpusOfItsParent) {
+  Tensor x = torch::ones({4}, k_gpu);
+  const pid_t child = fork();
+  if (child == 0) {
+    int status = 0;
+    try {
+      x.add_(1);
+      status = 1;
+    } catch (const c10::Error& error) {
+      if (!has(error.what(), "initialization error")) status = 2;
+    }
+    _exit(status);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_TRUE(x.cpu().equal(torch::ones({4})));
+}
+
+TEST(Kernels, ThatCannotBeComputedAreRefusedByName) {
+  EXPECT_TRUE(has(error_of([] {
+                    (void)at::quantize_per_tensor(torch::ones({4}, k_gpu), 0.1, 0, torch::kQInt8);
+                  }),
+                  "Simulated GPUs have no quantized tensors"));
+  EXPECT_TRUE(has(error_of([] { (void)at::_fused_dropout(torch::ones({4}, k_gpu), 0.5); }),
+                  "Simulated GPUs have no aten::_fused_dropout"));
+}
+
+// A program that does not look at the error of its launch learns it from the next operation.
+TEST(Kernels, ThatAreRefusedUnseenAreReportedBeforeTheirValuesAreRead) {
+  static char kernel;
+  __cudaRegisterFunction(nullptr, &kernel, nullptr, "_Z9my_kernelPf", 0, nullptr, nullptr, nullptr,
+                         nullptr, nullptr);
+  (void)cudaLaunchKernel(&kernel, dim3(1), dim3(1), nullptr, 0, nullptr);
+  EXPECT_TRUE(has(error_of([] { (void)torch::ones({4}, k_gpu); }), "the CUDA kernel my_kernel"));
+  EXPECT_TRUE(torch::ones({4}, k_gpu).cpu().equal(torch::ones({4})));
+}
+
+struct Deterministic {
+  Deterministic() { at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false); }
+  ~Deterministic() { at::globalContext().setDeterministicAlgorithms(false, false); }
+};
+
+// Where LibTorch itself refuses on the host, before a kernel of a GPU is launched.
+TEST(Kernels, AreRefusedWhereAProgramWantsDeterministicOnes) {
+  namespace F = torch::nn::functional;
+  const Tensor x = torch::rand({1, 2, 8}, k_gpu).requires_grad_(), y = x.detach().flatten();
+  const Tensor integers = torch::arange(4, k_gpu), places = integers.clone(),
+               values = torch::rand({4}, k_gpu);
+  const Tensor table = torch::rand({5, 3}, k_gpu).requires_grad_();
+  const auto bag = [&](auto mode) {
+    return F::embedding_bag(places, table,
+                            F::EmbeddingBagFuncOptions().mode(mode).offsets(places.slice(0, 0, 1)));
+  };
+  const Tensor picture = torch::rand({1, 3, 2, 2}, k_gpu),
+               labels = torch::zeros({1, 2, 2}, torch::TensorOptions(k_gpu).dtype(torch::kLong));
+  const std::vector<std::pair<const char*, std::function<void()>>> refused = {
+      {"reflection_pad1d_backward_out_cuda",
+       [&] {
+         torch::reflection_pad1d(x, {1, 1}).sum().backward();
+       }},
+      {"embedding_bag_backward_cuda_max", [&] { bag(torch::kMax).sum().backward(); }},
+      {"_histc_cuda with floating point input", [&] { (void)y.histc(); }},
+      {"median CUDA with indices output", [&] { (void)y.median(0); }},
+      {"_bincount_cuda", [&] { (void)integers.bincount(values); }},
+      {"nll_loss2d_forward_out_cuda_template", [&] { (void)at::nll_loss2d(picture, labels); }},
+      {"put_", [&] { y.clone().put_(places, values, /*accumulate=*/true); }},
+      {"put_", [&] { y.clone().put_(places, values); }},
+      {"scatter_reduce_cuda_kernel", [&] { (void)y.scatter(0, places, values, "multiply"); }},
+      {"scatter_reduce_cuda_prod_", [&] { (void)y.scatter_reduce(0, places, values, "prod"); }},
+      {"index_reduce_cuda", [&] { (void)y.index_reduce(0, places, values, "amax"); }},
+  };
+  const std::vector<std::function<void()>> taken = {
+      [&] { bag(torch::kSum).sum().backward(); },
+      [&] { EXPECT_TRUE(integers.bincount().cpu().equal(torch::ones({4}, torch::kLong))); },
+      [&] { EXPECT_TRUE(integers.histc(4).cpu().equal(torch::ones({4}, torch::kLong))); },
+      [&] { EXPECT_FLOAT_EQ(y.median().item<float>(), y.cpu().median().item<float>()); },
+      [&] { (void)at::nll_loss2d(picture, labels, {}, torch::Reduction::None); },
+      [&] { (void)y.scatter(0, places, values); },
+      [&] { (void)y.scatter_reduce(0, places, values, "amax"); },
+      [&] { (void)y.scatter_add(0, places, values); },
+  };
+  for (const auto& [caller, action] : refused) {
+    const Deterministic mode;
+    EXPECT_TRUE(has(error_of(action),
+                    std::string(caller) + " does not have a deterministic implementation"));
+  }
+  for (const auto& action : taken) {
+    const Deterministic mode;
+    EXPECT_NO_THROW(action());
+  }
+  for (const auto& [caller, action] : refused) EXPECT_NO_THROW(action()) << caller;
+}
+
+// What Python's SyncBatchNorm calls: a batch of two parts is normalized as a whole.
+TEST(Kernels, NormalizeABatchOfTwoParts) {
+  for (const auto type : {torch::kFloat, torch::kHalf}) {
+    const double bound = type == torch::kHalf ? 2e-2 : 1e-4;
+    const auto options = torch::TensorOptions(k_gpu).dtype(type);
+    const Tensor x = torch::rand({5, 3, 4}, options), grad = torch::rand({5, 3, 4}, options);
+    const Tensor weight = torch::rand({3}, k_gpu), bias = torch::rand({3}, k_gpu);
+    const Tensor running_mean = torch::zeros({3}, k_gpu), running_var = torch::ones({3}, k_gpu);
+    const Tensor whole = x.to(torch::kFloat).cpu().requires_grad_();
+    const Tensor mean_of_whole = torch::zeros({3}), var_of_whole = torch::ones({3}),
+                 whole_weight = weight.cpu().requires_grad_(),
+                 whole_bias = bias.cpu().requires_grad_();
+    const Tensor expected = torch::batch_norm(whole, whole_weight, whole_bias, mean_of_whole,
+                                              var_of_whole, true, 0.1, 1e-5, false);
+    expected.backward(grad.to(torch::kFloat).cpu());
+
+    const std::vector<Tensor> parts{x.slice(0, 0, 2), x.slice(0, 2)},
+        grads{grad.slice(0, 0, 2), grad.slice(0, 2)};
+    const auto [mean0, scale0] = at::batch_norm_stats(parts[0], 1e-5);
+    const auto [mean1, scale1] = at::batch_norm_stats(parts[1], 1e-5);
+    const Tensor counts = torch::tensor({8.F, 12.F}).to(k_gpu);
+    const auto [mean, scale] = at::batch_norm_gather_stats_with_counts(
+        x, torch::stack({mean0, mean1}), torch::stack({scale0, scale1}), running_mean, running_var,
+        0.1, 1e-5, counts);
+    const auto same = [&](const Tensor& found, const Tensor& reference) {
+      return found.to(torch::kFloat).cpu().allclose(reference, bound, bound);
+    };
+    EXPECT_TRUE(same(running_mean, mean_of_whole) && same(running_var, var_of_whole));
+    std::vector<Tensor> outputs, of_inputs;
+    Tensor sum = torch::zeros({3}, k_gpu), product = sum.clone(), of_weight = sum.clone(),
+           of_bias = sum.clone();
+    for (std::size_t i = 0; i < 2; ++i) {
+      outputs.push_back(at::batch_norm_elemt(parts[i], weight, bias, mean, scale, 1e-5));
+      const auto [s, p, w, b] =
+          at::batch_norm_backward_reduce(grads[i], parts[i], mean, scale, weight, true, true, true);
+      sum += s;
+      product += p;
+      of_weight += w;
+      of_bias += b;
+    }
+    for (std::size_t i = 0; i < 2; ++i) {
+      of_inputs.push_back(at::batch_norm_backward_elemt(grads[i], parts[i], mean, scale, weight,
+                                                        sum, product, counts.to(torch::kInt)));
+    }
+    EXPECT_EQ(outputs[0].scalar_type(), type);
+    EXPECT_TRUE(same(torch::cat(outputs), expected.detach()));
+    EXPECT_TRUE(same(torch::cat(of_inputs), whole.grad()));
+    EXPECT_TRUE(same(of_weight, whole_weight.grad()) && same(of_bias, whole_bias.grad()));
+  }
+}
+
+TEST(Kernels, ComputeOnNestedTensors) {
+  const std::vector<Tensor> parts{torch::randn({3, 8}), torch::randn({5, 8})};
+  const Tensor host = torch::nested::nested_tensor(parts), nested = host.to(k_gpu);
+  const auto padded = [](const Tensor& x) { return torch::nested::to_padded_tensor(x.cpu(), 0.0); };
+  EXPECT_TRUE(torch::nested::to_padded_tensor(nested, 0.0).cpu().equal(padded(host)));
+  EXPECT_TRUE(padded(nested.softmax(-1)).allclose(padded(host.softmax(-1))));
+  EXPECT_TRUE(padded(torch::matmul(nested, nested.transpose(1, 2)))
+                  .allclose(padded(torch::matmul(host, host.transpose(1, 2))), 1e-4, 1e-5));
+  EXPECT_TRUE(padded(nested + nested).equal(padded(host + host)));
+  nested.mul_(2);
+  EXPECT_TRUE(padded(nested).equal(padded(host * 2)));
+}
+
+// A kernel for a few queries at a time, as a GPU has it: all pairs of 4096 would take 512 MiB.
+TEST(Kernels, AttendWithoutMemoryForAllPairs) {
+  for (const auto type : {torch::kHalf, torch::kBFloat16, torch::kFloat}) {
+    const Tensor x = torch::randn({1, 8, 4096, 16}, torch::TensorOptions(k_gpu).dtype(type));
+    c10::cuda::CUDACachingAllocator::resetPeakStats(0);
+    const auto allocated = [] {
+      return c10::cuda::CUDACachingAllocator::getDeviceStats(0).allocated_bytes[0];
+    };
+    const auto before = allocated().current;
+    const Tensor y = torch::scaled_dot_product_attention(x, x, x, {}, 0.0, /*is_causal=*/true);
+    EXPECT_LT(allocated().peak - before, std::int64_t{2} * static_cast<std::int64_t>(x.nbytes()));
+    EXPECT_TRUE(y.slice(2, 0, 1).cpu().allclose(x.slice(2, 0, 1).cpu(), 1e-2, 1e-2));
+  }
+}
+
+TEST(Kernels, DoNotDependOnFlags) {
+  const Tensor q = torch::rand({1, 2, 4, 8}), x = torch::rand({2, 3, 8, 8}),
+               weight = torch::rand({4, 3, 3, 3});
+  const Tensor attended = torch::scaled_dot_product_attention(q, q, q),
+               convolved = torch::conv2d(x, weight);
+  auto& context = at::globalContext();
+  for (const bool on : {true, false}) {
+    context.setUserEnabledCuDNN(on);
+    context.setSDPUseFlash(on);
+    context.setSDPUseMemEfficient(on);
+    context.setSDPUseMath(!on);
+    const Tensor on_gpu = q.to(k_gpu);
+    EXPECT_TRUE(
+        torch::scaled_dot_product_attention(on_gpu, on_gpu, on_gpu).cpu().allclose(attended));
+    EXPECT_TRUE(torch::conv2d(x.to(k_gpu), weight.to(k_gpu)).cpu().allclose(convolved, 1e-4, 1e-5));
+    torch::nn::BatchNorm2d norm(3);
+    const Tensor expected = norm(x);
+    norm->to(k_gpu);
+    EXPECT_TRUE(norm(x.to(k_gpu)).cpu().allclose(expected, 1e-4, 1e-5));
+    torch::nn::LSTM lstm(8, 4);
+    const Tensor output = std::get<0>(lstm(x[0]));
+    lstm->to(k_gpu);
+    EXPECT_TRUE(std::get<0>(lstm(x[0].to(k_gpu))).cpu().allclose(output, 1e-4, 1e-5));
+  }
+  context.setUserEnabledCuDNN(false);
+  context.setSDPUseMath(true);
+}
+
+TEST(Kernels, ComputeInEveryType) {
+  for (const auto type : {torch::kHalf, torch::kBFloat16, torch::kDouble, torch::kComplexFloat,
+                          torch::kComplexDouble}) {
+    const Tensor x = torch::rand({4, 4}).to(type), y = torch::rand({4, 4}).to(type);
+    const Tensor expected = (x.mm(y) + x).div(y + 1).sum(0);
+    const Tensor a = x.to(k_gpu), b = y.to(k_gpu);
+    EXPECT_TRUE((a.mm(b) + a).div(b + 1).sum(0).cpu().allclose(expected, 1e-2, 1e-2)) << type;
+  }
+}
+
+TEST(Kernels, ComputeOnSparseTensors) {
+  const Tensor dense = torch::rand({4, 5}).mul_(torch::rand({4, 5}) > 0.5),
+               right = torch::rand({5, 3});
+  for (const auto& sparse : {dense.to_sparse(), dense.to_sparse_csr()}) {
+    const Tensor x = sparse.to(k_gpu);
+    EXPECT_TRUE(x.to_dense().cpu().equal(dense));
+    EXPECT_TRUE(x.cpu().to_dense().equal(dense));
+    EXPECT_TRUE(torch::matmul(x, right.to(k_gpu)).cpu().allclose(dense.mm(right)));
+    EXPECT_TRUE((x + x).to_dense().cpu().equal(dense * 2));
+    EXPECT_TRUE(dense.to(k_gpu).to_sparse().to_dense().cpu().equal(dense));
+  }
+  torch::nn::Embedding embedding(torch::nn::EmbeddingOptions(6, 3).sparse(true));
+  embedding->to(k_gpu);
+  const Tensor before = embedding->weight.detach().cpu();
+  torch::optim::SGD sgd(embedding->parameters(), 0.5);
+  embedding(torch::tensor({1, 4, 1}, k_gpu)).sum().backward();
+  EXPECT_TRUE(embedding->weight.grad().is_sparse());
+  sgd.step();
+  const Tensor step = torch::tensor({0.0, 1.0, 0.0, 0.0, 0.5, 0.0}).to(torch::kFloat).unsqueeze(1);
+  EXPECT_TRUE(embedding->weight.detach().cpu().allclose(before - step));
+}
+
+template <class Optimizer, class Options>
+void check_optimizer(const char* name, const Options& options) {
+  const auto train = [&](const torch::Device& device) {
+    torch::manual_seed(0);
+    torch::nn::Sequential net(torch::nn::Linear(5, 4), torch::nn::Tanh(), torch::nn::Linear(4, 1));
+    const Tensor x = torch::rand({8, 5}).to(device), y = torch::rand({8, 1}).to(device);
+    net->to(device);
+    Optimizer optimizer(net->parameters(), options);
+    for (int step = 0; step < 5; ++step) {
+      optimizer.step([&] {
+        optimizer.zero_grad();
+        Tensor loss = torch::mse_loss(net->forward(x), y);
+        loss.backward();
+        return loss;
+      });
+    }
+    return torch::nn::utils::parameters_to_vector(net->parameters()).detach().cpu();
+  };
+  EXPECT_TRUE(train(k_gpu).allclose(train(torch::kCPU), 1e-4, 1e-5)) << name;
+}
+
+TEST(Kernels, ServeEveryOptimizer) {
+  namespace optim = torch::optim;
+  check_optimizer<optim::Adagrad>("Adagrad", optim::AdagradOptions(0.1));
+  check_optimizer<optim::Adam>("Adam", optim::AdamOptions(0.1).amsgrad(true));
+  check_optimizer<optim::AdamW>("AdamW", optim::AdamWOptions(0.1));
+  check_optimizer<optim::LBFGS>("LBFGS", optim::LBFGSOptions(0.1));
+  check_optimizer<optim::RMSprop>("RMSprop",
+                                  optim::RMSpropOptions(0.1).centered(true).momentum(0.5));
+  check_optimizer<optim::SGD>("SGD", optim::SGDOptions(0.1).momentum(0.9).nesterov(true));
+}
+
+TEST(Faults, FailTheCallThatWasAskedFor) {
+  set_faults("cudaMemcpyAsync:2:700");
+  const Tensor x = torch::ones({4});
+  (void)x.to(k_gpu);
+  EXPECT_TRUE(
+      has(error_of([&] { (void)x.to(k_gpu); }), "an illegal memory access was encountered"));
+  EXPECT_TRUE(x.to(k_gpu).cpu().equal(x));
+  set_faults("cudaLaunchKernel:1:719");
+  const Tensor y = x.to(k_gpu);
+  EXPECT_TRUE(has(error_of([&] { (void)(y + y); }), "unspecified launch failure"));
+  EXPECT_TRUE((y + y).cpu().equal(x + x));
+  set_faults("");
+}
+
+TEST(Threads, ComputeOnTheirDevices) {
+  std::vector<std::thread> threads;
+  for (int number = 0; number < 4; ++number) {
+    threads.emplace_back([number] {
+      const torch::Device device(torch::kCUDA, static_cast<c10::DeviceIndex>(number % 2));
+      Tensor x = torch::zeros({16}, device);
+      const CUDAStream side = c10::cuda::getStreamFromPool(false, device.index());
+      Tensor host = torch::empty({16}, pinned());
+      for (int step = 1; step <= 50; ++step) {
+        x.add_(1);
+        at::cuda::CUDAEvent event;
+        event.record(c10::cuda::getDefaultCUDAStream(device.index()));
+        event.block(side);
+        {
+          const CUDAStreamGuard guard(side);
+          host.copy_(x, true);
+        }
+        side.synchronize();
+        EXPECT_TRUE((host >= step).all().item<bool>());
+        EXPECT_TRUE(host.cpu().equal(x.cpu()));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+// A stream's capture begins and ends while other threads ask for it.
+TEST(Threads, AskWhetherAStreamIsCaptured) {
+  cudaStream_t stream;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  std::atomic<bool> is_done = false;
+  std::vector<std::thread> threads;
+  for (int number = 0; number < 2; ++number) {
+    threads.emplace_back([&] {
+      while (!is_done) {
+        cudaStreamCaptureStatus status = cudaStreamCaptureStatusInvalidated;
+        unsigned long long id = 0;
+        EXPECT_EQ(
+            cudaStreamGetCaptureInfo(stream, &status, &id, nullptr, nullptr, nullptr, nullptr),
+            cudaSuccess);
+        EXPECT_NE(status, cudaStreamCaptureStatusInvalidated);
+        EXPECT_EQ(id != 0, status == cudaStreamCaptureStatusActive);
+      }
+    });
+  }
+  for (int capture = 0; capture < 20000; ++capture) {
+    cudaGraph_t graph;
+    EXPECT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), cudaSuccess);
+    EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+    EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  }
+  is_done = true;
+  for (std::thread& thread : threads) thread.join();
+  ASSERT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+}
+
+// Each row of the summary, by a program written for it.
+TEST(Summary, CountsWhatIsDone) {
+  const Tensor host = torch::ones({256}), locked = torch::ones({256}, pinned());
+  Tensor x = torch::empty({256}, k_gpu), y = torch::empty({256}, k_second_gpu);
+  at::cuda::CUDAEvent event;
+  event.record();
+  synchronize();
+  const auto counted = [](const std::function<void()>& action, const char* row) {
+    const std::uint64_t before = count(row);
+    action();
+    return count(row) - before;
+  };
+  EXPECT_EQ(counted([&] { x.copy_(host); }, "host to device copies"), 1U);
+  EXPECT_EQ(counted([&] { x.copy_(host); }, "host to device bytes"), 1024U);
+  EXPECT_EQ(counted([&] { x.copy_(host); }, "host to device pinned copies"), 0U);
+  EXPECT_EQ(counted([&] { x.copy_(locked, true); }, "host to device pinned bytes"), 1024U);
+  EXPECT_EQ(counted([&] { (void)x.cpu(); }, "device to host copies"), 1U);
+  EXPECT_EQ(counted([&] { (void)x.cpu(); }, "device to host bytes"), 1024U);
+  EXPECT_EQ(counted([&] { y.copy_(x); }, "device to device copies"), 1U);
+  EXPECT_EQ(counted([&] { y.copy_(x); }, "device to device bytes"), 1024U);
+  EXPECT_EQ(counted([&] { (void)x.clone(); }, "within a device copies"), 1U);
+  EXPECT_EQ(counted([&] { x.add_(1); }, "operations"), 1U);
+  EXPECT_EQ(counted([&] { (void)(x * 2 + x); }, "operations"), 2U);
+  EXPECT_EQ(
+      counted([&] { c10::cuda::getDefaultCUDAStream(0).synchronize(); }, "stream synchronizations"),
+      1U);
+  EXPECT_EQ(counted([&] { event.synchronize(); }, "event synchronizations"), 1U);
+  EXPECT_EQ(counted([&] { synchronize(); }, "device synchronizations"), 1U);
+  void* memory = nullptr;
+  EXPECT_EQ(counted([&] { cudaMalloc(&memory, 4096); }, "allocations"), 1U);
+  EXPECT_EQ(counted([&] { cudaMemset(memory, 0, 4096); }, "memory sets"), 1U);
+  cudaFree(memory);
+  EXPECT_EQ(counted([&] { cudaMallocHost(&memory, 4096); }, "pinned allocations"), 1U);
+  cudaFreeHost(memory);
+}
+
+}  // namespace

@@ -11,7 +11,6 @@
 #include <use_gpu/device.hpp>
 #include <use_gpu/gpu_info.hpp>
 
-#include <cstdlib>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -47,12 +46,8 @@ std::string printed(const auto& x) {
 /// A GPU that is not there.
 inline c10::Device absent_gpu() { return gpu(127); }
 
-/// The dispatch key of the library's kernels: DeferredInit, or the one that a test's environment
-/// names.
-inline c10::DispatchKey library_key() {
-  const char* name = std::getenv("USE_GPU_TEST_DISPATCH_KEY");
-  return c10::parseDispatchKey(name == nullptr ? "DeferredInit" : name);
-}
+/// The dispatch key of the library's kernels.
+constexpr auto k_library_key = c10::DispatchKey::DeferredInit;
 
 /// The text of the error that `action` throws. It must be exactly an Error, of at most 400
 /// characters, without a backtrace, and leave the current device as it was; or else the test fails.

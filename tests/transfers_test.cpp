@@ -430,7 +430,7 @@ TEST(TransferScopes, KnowEveryOperationWhoseResultDependsOnValues) {
       continue;
     }
     ++operations;
-    EXPECT_TRUE(op->hasKernelForDispatchKey(test::library_key())) << op->schema();
+    EXPECT_TRUE(op->hasKernelForDispatchKey(test::k_library_key)) << op->schema();
   }
   EXPECT_GE(operations, 12);
 }

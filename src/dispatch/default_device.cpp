@@ -157,7 +157,7 @@ void without_factory_device(const c10::OperatorHandle& op, c10::DispatchKeySet k
   op.redispatchBoxed(keys & detail::k_keys_below, stack);
 }
 
-TORCH_LIBRARY_IMPL(aten, USE_GPU_DISPATCH_KEY, library) {
+TORCH_LIBRARY_IMPL(aten, DeferredInit, library) {
   for (const char* name : k_with_host_tensors) {
     library.impl(name, torch::CppFunction::makeFromBoxedFunction<&without_factory_device>());
   }

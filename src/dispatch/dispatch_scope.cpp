@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Registers a fallthrough: operations without a kernel on our key ignore it. This must exist once
-// in a process (LibTorch refuses a second fallback), so the library is always shared. PreDispatch
-// has a fallback of LibTorch's own.
+// in a process (LibTorch refuses a second fallback), so the library is always shared.
 #include "dispatch/dispatch_scope.hpp"
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -45,9 +44,8 @@ struct ThreadEnd {
   }
 };
 
-TORCH_LIBRARY_IMPL(_, USE_GPU_DISPATCH_KEY, m) {
-  if (k_dispatch_key != c10::DispatchKey::PreDispatch)
-    m.fallback(torch::CppFunction::makeFallthrough());
+TORCH_LIBRARY_IMPL(_, DeferredInit, library) {
+  library.fallback(torch::CppFunction::makeFallthrough());
 }
 
 }  // namespace

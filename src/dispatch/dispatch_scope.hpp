@@ -3,9 +3,7 @@
 // The one mechanism behind TransferLedger, TransferGuard, AllowTransfers and DefaultDeviceGuard.
 // Kernels on the dispatch key DeferredInit, which LibTorch reserves for out-of-tree use, run before
 // those of autograd and of the devices, may throw, and may change arguments. The key is switched on
-// for a thread while a scope with something to do is open; without one it costs nothing. Should a
-// LibTorch have no such key, the build takes PreDispatch: inside a scope that costs each operation
-// 600 instructions.
+// for a thread while a scope with something to do is open; without one it costs nothing.
 //
 // The settings are in ThreadLocalDebugInfo. LibTorch passes it, with the key, to the threads of a
 // backward pass; at::ThreadLocalState passes it to any thread.
@@ -33,10 +31,7 @@ struct DispatchState {
   [[nodiscard]] bool guards() const noexcept;
 };
 
-#ifndef USE_GPU_DISPATCH_KEY
-#define USE_GPU_DISPATCH_KEY DeferredInit
-#endif
-constexpr auto k_dispatch_key = c10::DispatchKey::USE_GPU_DISPATCH_KEY;
+constexpr auto k_dispatch_key = c10::DispatchKey::DeferredInit;
 /// What a kernel of ours redispatches to.
 constexpr c10::DispatchKeySet k_keys_below(c10::DispatchKeySet::FULL_AFTER, k_dispatch_key);
 

@@ -218,7 +218,7 @@ std::unique_ptr<detail::DispatchScope> scope_with(TransferPolicy policy) {
   return std::make_unique<detail::DispatchScope>(state);
 }
 
-TORCH_LIBRARY_IMPL(aten, USE_GPU_DISPATCH_KEY, library) {
+TORCH_LIBRARY_IMPL(aten, DeferredInit, library) {
   library.impl("copy_", TORCH_FN(copy_));
   library.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense));
   for (const char* name : k_reading_operations) {

@@ -97,7 +97,7 @@ cudaError_t start(const Copy& copy, cudaStream_t handle) {
   }
   CUstream_st& stream = stream_of(handle);
   count_copy(stream, copy);
-  if (stream.recording.load()) {
+  if (is_captured(stream)) {
     submit(
         stream, [copy] { run(copy); }, put_back(copy.to, copy.extent(copy.to_pitch)));
     return cudaSuccess;
@@ -122,7 +122,7 @@ cudaError_t set(void* address, int value, std::size_t bytes, cudaStream_t handle
   const auto step = [place = simulated_cuda_host_address(address), value, bytes] {
     std::memset(place, value, bytes);
   };
-  submit(stream, step, stream.recording.load() ? put_back(address, bytes) : Work());
+  submit(stream, step, is_captured(stream) ? put_back(address, bytes) : Work());
   return cudaSuccess;
 }
 

@@ -3,7 +3,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <algorithm>
 #include <mutex>
 
 #include "counts.hpp"
@@ -45,16 +44,14 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
   SIMULATED_CUDA_ENTER();
   CUstream_st& stream = stream_of(handle);
-  const auto recording = stream.recording.load();
+  const CapturedMoment captured = captured_moment(stream);
   // A recorded event is not ready before something waits for it, even if the stream had no work.
-  if (!recording) submit(stream, [] {});
+  if (!captured.capture) submit(stream, [] {});
   if (is_traced()) trace(stream, "event");
   const std::scoped_lock lock(mutex);
   *event = {.is_recorded = true,
-            .moment = recording ? Moment{} : Moment{stream.queue, stream.queue->end()},
-            .recording = recording,
-            .captured = recording ? &stream : nullptr,
-            .given = recording ? recording->given[&stream] : 0,
+            .moment = captured.capture ? Moment{} : Moment{stream.queue, stream.queue->end()},
+            .captured = captured,
             .time = std::chrono::steady_clock::now(),
             .stream = is_traced() ? stream.name() : std::string()};
   return cudaSuccess;
@@ -68,7 +65,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   SIMULATED_CUDA_ENTER();
   const CUevent_st recorded = copy_of(event);
-  if (recorded.recording) return fail(cudaErrorCapturedEvent);
+  if (recorded.captured.capture) return fail(cudaErrorCapturedEvent);
   if (recorded.moment.is_finished()) return take_failure();
   recorded.moment.finish();
   return fail(cudaErrorNotReady);
@@ -78,7 +75,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   SIMULATED_CUDA_ENTER();
   ++counts().event_synchronizations;
   const CUevent_st recorded = copy_of(event);
-  if (recorded.recording) return fail(cudaErrorCapturedEvent);
+  if (recorded.captured.capture) return fail(cudaErrorCapturedEvent);
   if (is_traced() && recorded.is_recorded) trace_host_wait("an event of " + recorded.stream);
   recorded.moment.finish();
   return take_failure();
@@ -98,24 +95,9 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
   SIMULATED_CUDA_ENTER();
   CUstream_st& stream = stream_of(handle);
   const CUevent_st recorded = copy_of(event);
-  if (recorded.recording) {  // the stream joins the capture, which the default stream cannot
-    Recording& recording = *recorded.recording;
-    if (recording.has_ended) return fail(cudaErrorCapturedEvent);
-    if (&stream != handle) {
-      recording.is_invalid = true;
-      return fail(cudaErrorStreamCaptureImplicit);
-    }
-    if (const auto own = stream.recording.load(); own && own != recorded.recording) {
-      own->is_invalid = true;
-      recording.is_invalid = true;
-      return fail(cudaErrorStreamCaptureMerge);
-    }
-    if (recorded.captured != &stream) {
-      std::size_t& joined = recording.joined[recorded.captured];
-      joined = std::max(joined, recorded.given);
-    }
-    begin_capture(stream, recorded.recording);
-  } else if (!stream.recording.load() && !recorded.moment.is_finished()) {
+  if (recorded.captured.capture) {
+    if (const cudaError_t refused = join(stream, recorded.captured)) return refused;
+  } else if (!is_captured(stream) && !recorded.moment.is_finished()) {
     submit(stream, [moment = recorded.moment] { moment.finish(); });
   }
   if (is_traced() && recorded.is_recorded) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <chrono>
-#include <memory>
 #include <string>
 
 #include "streams.hpp"
@@ -11,9 +10,7 @@
 struct CUevent_st {
   bool is_recorded = false;
   simulated_cuda::Moment moment;
-  std::shared_ptr<simulated_cuda::Recording> recording;
-  const CUstream_st* captured = nullptr;  // the stream, and what it had given to the recording
-  std::size_t given = 0;
+  simulated_cuda::CapturedMoment captured;
   std::chrono::steady_clock::time_point time;
   std::string stream;  // its name, for the trace
 };

@@ -34,9 +34,8 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void*
   SIMULATED_CUDA_ENTER();
   CUstream_st& stream = stream_of(handle);
   const Work call = [=] { function(data); };
-  if (const auto recording = stream.recording.load()) {
-    recording->steps.push_back(call);
-    ++recording->given[&stream];
+  if (const auto capture = stream.capture.load()) {
+    record(*capture, stream, call);
     return cudaSuccess;
   }
   return call_in(stream, call);
@@ -45,7 +44,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void*
 cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void* data,
                                   unsigned) {
   SIMULATED_CUDA_ENTER();
-  if (stream_of(stream).recording.load()) return fail(cudaErrorStreamCaptureUnsupported);
+  if (is_captured(stream_of(stream))) return fail(cudaErrorStreamCaptureUnsupported);
   return call_in(stream_of(stream), [=] { callback(stream, cudaSuccess, data); });
 }
 }

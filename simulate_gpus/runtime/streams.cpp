@@ -8,6 +8,7 @@
 #include <mutex>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "counts.hpp"
 #include "devices.hpp"
@@ -47,14 +48,10 @@ CUstream_st& default_stream(int device) {
 
 // The queues of the streams that meet the condition; they outlive a stream that is destroyed.
 std::vector<std::shared_ptr<Queue>> queues_where(const auto& condition) {
-  const std::scoped_lock lock(streams().mutex);
   std::vector<std::shared_ptr<Queue>> found;
-  for (const CUstream_st* stream : streams().made) {
-    if (condition(*stream)) found.push_back(stream->queue);
-  }
-  for (const CUstream_st& stream : streams().default_streams) {
+  for_each_stream([&](const CUstream_st& stream) {
     if (condition(stream)) found.push_back(stream.queue);
-  }
+  });
   return found;
 }
 
@@ -94,23 +91,13 @@ CUstream_st& stream_of(cudaStream_t handle) {
 
 void submit(CUstream_st& stream, Work work, Work undo) {
   make_context(stream.device);
-  if (const auto recording = stream.recording.load()) {
+  if (const auto capture = stream.capture.load()) {
     work();
-    if (undo) recording->undo.push_back(std::move(undo));
-    recording->steps.push_back(std::move(work));
-    ++recording->given[&stream];
+    record(*capture, stream, std::move(work), std::move(undo));
     return;
   }
   order_with_default_stream(stream);
   stream.queue->submit(std::move(work));
-}
-
-void count(const CUstream_st& stream, const Work& add) {
-  if (const auto recording = stream.recording.load()) {
-    recording->counted.push_back(add);
-  } else {
-    add();
-  }
 }
 
 void finish(CUstream_st& stream) {
@@ -128,29 +115,10 @@ void finish_all() {
   finish_where([](const CUstream_st&) { return true; });
 }
 
-void begin_capture(CUstream_st& stream, std::shared_ptr<Recording> recording) {
-  stream.recording.store(std::move(recording));
-}
-
-void end_capture(Recording& recording) {
-  for (const auto& [stream, given] : recording.given) {
-    if (stream != recording.origin && recording.joined[stream] < given)
-      recording.is_unjoined = true;
-  }
-  recording.has_ended = true;
-  for (; !recording.undo.empty(); recording.undo.pop_back()) recording.undo.back()();
+void for_each_stream(const std::function<void(CUstream_st&)>& action) {
   const std::scoped_lock lock(streams().mutex);
-  for (CUstream_st* stream : streams().made) {
-    if (stream->recording.load().get() == &recording) stream->recording.store(nullptr);
-  }
-}
-
-bool is_capturing_on(int device) {
-  if (!made_streams) return false;
-  const auto is_captured = [&](const CUstream_st& stream) {
-    return stream.device == device && stream.recording.load();
-  };
-  return !queues_where(is_captured).empty();
+  for (CUstream_st* stream : streams().made) action(*stream);
+  for (CUstream_st& stream : streams().default_streams) action(stream);
 }
 
 }  // namespace simulated_cuda
@@ -161,20 +129,8 @@ extern "C" {
 
 bool simulated_cuda_postpones() { return made_streams; }
 
-bool simulated_cuda_is_capturing(cudaStream_t stream) {
-  return stream_of(stream).recording.load() != nullptr;
-}
-
 void simulated_cuda_submit(cudaStream_t stream, const std::function<void()>* work) {
   submit(stream_of(stream), *work);
-}
-
-void simulated_cuda_record(cudaStream_t handle, const std::function<void()>* step,
-                           const std::function<void()>* undo) {
-  const auto recording = stream_of(handle).recording.load();
-  recording->steps.push_back(*step);
-  recording->undo.push_back(*undo);
-  ++recording->given[&stream_of(handle)];
 }
 
 cudaError_t simulated_cuda_begin_operation(cudaStream_t handle) {
@@ -182,7 +138,7 @@ cudaError_t simulated_cuda_begin_operation(cudaStream_t handle) {
   if (const cudaError_t refused = unreported_refusal()) return refused;
   CUstream_st& stream = stream_of(handle);
   make_context(stream.device);
-  if (stream.recording.load()) return cudaSuccess;
+  if (is_captured(stream)) return cudaSuccess;
   finish(stream);
   stream.queue->submit([] {});  // so that the stream is busy until it is waited for
   return cudaSuccess;
@@ -235,10 +191,7 @@ cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
 cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   SIMULATED_CUDA_ENTER();
   CUstream_st& stream = stream_of(handle);
-  if (const auto recording = stream.recording.load()) {
-    recording->is_invalid = true;
-    return fail(cudaErrorStreamCaptureUnsupported);
-  }
+  if (const cudaError_t refused = refuse_wait(stream)) return refused;
   ++counts().stream_synchronizations;
   if (is_traced()) trace_host_wait(stream.name());
   finish(stream);
@@ -249,10 +202,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
 cudaError_t cudaStreamQuery(cudaStream_t handle) {
   SIMULATED_CUDA_ENTER();
   CUstream_st& stream = stream_of(handle);
-  if (const auto recording = stream.recording.load()) {
-    recording->is_invalid = true;
-    return fail(cudaErrorStreamCaptureUnsupported);
-  }
+  if (const cudaError_t refused = refuse_wait(stream)) return refused;
   const bool is_ready = stream.queue->is_finished(stream.queue->end());
   finish(stream);
   return is_ready ? take_failure() : fail(cudaErrorNotReady);

@@ -34,7 +34,7 @@ void write(std::string who, const std::string& what) {
 bool is_traced() { return writer() != nullptr; }
 
 void trace(const CUstream_st& stream, const std::string& what) {
-  write(stream.name(), (stream.recording.load() ? "capture: " : "") + what);
+  write(stream.name(), (is_captured(stream) ? "capture: " : "") + what);
 }
 
 void trace_host_wait(const std::string& what) { write("host", "waits for " + what); }

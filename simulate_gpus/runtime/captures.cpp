@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT
+#include "captures.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <utility>
+
+#include "errors.hpp"
+#include "interface.hpp"
+#include "streams.hpp"
+
+namespace simulated_cuda {
+
+struct Capture {
+  /// How many steps a stream has given, and how many of them another stream has waited for: at the
+  /// end it must be all, except for the origin.
+  struct Steps {
+    std::size_t given = 0, joined = 0;
+  };
+
+  unsigned long long id = 0;
+  const CUstream_st* origin = nullptr;
+  std::atomic<bool> is_invalid = false, has_ended = false;
+  Recording recording;
+  std::vector<Work> undo;
+  std::map<const CUstream_st*, Steps> steps;
+};
+
+namespace {
+
+bool is_unjoined(const Capture& capture) {
+  return std::ranges::any_of(capture.steps, [&](const auto& of) {
+    return of.first != capture.origin && of.second.joined < of.second.given;
+  });
+}
+
+void end(Capture& capture) {
+  capture.has_ended = true;
+  for (; !capture.undo.empty(); capture.undo.pop_back()) capture.undo.back()();
+  for_each_stream([&](CUstream_st& stream) {
+    if (stream.capture.load().get() == &capture) stream.capture.store(nullptr);
+  });
+}
+
+cudaStreamCaptureStatus status_of(const Capture* capture) {
+  if (capture == nullptr) return cudaStreamCaptureStatusNone;
+  return capture->is_invalid ? cudaStreamCaptureStatusInvalidated : cudaStreamCaptureStatusActive;
+}
+
+}  // namespace
+
+CapturedMoment captured_moment(const CUstream_st& stream) {
+  const auto capture = stream.capture.load();
+  if (!capture) return {};
+  return {capture, &stream, capture->steps[&stream].given};
+}
+
+cudaError_t join(CUstream_st& stream, const CapturedMoment& moment) {
+  Capture& capture = *moment.capture;
+  if (capture.has_ended) return fail(cudaErrorCapturedEvent);
+  if (stream.is_default()) {
+    capture.is_invalid = true;
+    return fail(cudaErrorStreamCaptureImplicit);
+  }
+  if (const auto own = stream.capture.load(); own && own != moment.capture) {
+    own->is_invalid = true;
+    capture.is_invalid = true;
+    return fail(cudaErrorStreamCaptureMerge);
+  }
+  if (moment.stream != &stream) {
+    std::size_t& joined = capture.steps[moment.stream].joined;
+    joined = std::max(joined, moment.given);
+  }
+  stream.capture.store(moment.capture);
+  return cudaSuccess;
+}
+
+bool is_captured(const CUstream_st& stream) { return stream.capture.load() != nullptr; }
+
+bool is_capturing_on(int device) {
+  bool found = false;
+  for_each_stream([&](const CUstream_st& stream) {
+    found = found || (stream.device == device && is_captured(stream));
+  });
+  return found;
+}
+
+cudaError_t refuse_wait(const CUstream_st& stream) {
+  const auto capture = stream.capture.load();
+  if (!capture) return cudaSuccess;
+  capture->is_invalid = true;
+  return fail(cudaErrorStreamCaptureUnsupported);
+}
+
+void record(Capture& capture, const CUstream_st& stream, Work step, Work undo) {
+  if (undo) capture.undo.push_back(std::move(undo));
+  capture.recording.steps.push_back(std::move(step));
+  ++capture.steps[&stream].given;
+}
+
+void count(const CUstream_st& stream, const Work& add) {
+  if (const auto capture = stream.capture.load()) {
+    capture->recording.counted.push_back(add);
+  } else {
+    add();
+  }
+}
+
+}  // namespace simulated_cuda
+
+using namespace simulated_cuda;
+
+extern "C" {
+
+bool simulated_cuda_is_capturing(cudaStream_t stream) { return is_captured(stream_of(stream)); }
+
+void simulated_cuda_record(cudaStream_t handle, const std::function<void()>* step,
+                           const std::function<void()>* undo) {
+  const CUstream_st& stream = stream_of(handle);
+  record(*stream.capture.load(), stream, *step, *undo);
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode) {
+  SIMULATED_CUDA_ENTER();
+  static std::atomic<unsigned long long> ids = 0;
+  CUstream_st& stream = stream_of(handle);
+  if (stream.is_default() || is_captured(stream)) return fail(cudaErrorStreamCaptureUnsupported);
+  // Captured work reads values (an index, say), which must be ready.
+  finish_device(stream.device);
+  const auto capture = std::make_shared<Capture>();
+  capture->id = ++ids;
+  capture->origin = &stream;
+  stream.capture.store(capture);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  SIMULATED_CUDA_ENTER();
+  const auto capture = stream_of(stream).capture.load();
+  *graph = nullptr;
+  if (!capture) return fail(cudaErrorInvalidValue);
+  if (capture->origin != stream) return fail(cudaErrorStreamCaptureUnmatched);
+  end(*capture);
+  if (capture->is_invalid) return fail(cudaErrorStreamCaptureInvalidated);
+  if (is_unjoined(*capture)) return fail(cudaErrorStreamCaptureUnjoined);
+  *graph = new CUgraph_st{std::make_shared<const Recording>(std::move(capture->recording))};
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  SIMULATED_CUDA_ENTER();
+  *status = status_of(stream_of(stream).capture.load().get());
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status,
+                                     unsigned long long* id, cudaGraph_t* graph,
+                                     const cudaGraphNode_t** dependencies,
+                                     const cudaGraphEdgeData** edges,
+                                     std::size_t* num_dependencies) {
+  SIMULATED_CUDA_ENTER();
+  const auto capture = stream_of(stream).capture.load();
+  *status = status_of(capture.get());
+  if (id) *id = capture ? capture->id : 0;
+  if (graph) *graph = nullptr;
+  if (dependencies) *dependencies = nullptr;
+  if (edges) *edges = nullptr;
+  if (num_dependencies) *num_dependencies = 0;
+  return cudaSuccess;
+}
+
+// A thread's mode only decides what CUDA refuses during a capture, and nothing is refused here for
+// that reason.
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+  SIMULATED_CUDA_ENTER();
+  static thread_local cudaStreamCaptureMode current = cudaStreamCaptureModeGlobal;
+  std::swap(current, *mode);
+  return cudaSuccess;
+}
+}

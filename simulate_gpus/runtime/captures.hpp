@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+//
+// Captures: what a captured stream is given is recorded, to be done at each launch of a graph. It is also done at once,
+// so that each step finds the values that it needs (an index, say); the end of the capture restores all memory.
+#pragma once
+
+#include <driver_types.h>
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "queue.hpp"
+
+namespace simulated_cuda {
+
+/// What each launch of a graph does, in the order of the calls, and what it adds to the counts.
+struct Recording {
+  std::vector<Work> steps, counted;
+};
+
+struct Capture;
+
+/// The capture of a stream, or none, which any thread may ask for and replace. Not
+/// std::atomic<std::shared_ptr>: ThreadSanitizer takes GCC 12's for a data race.
+class SharedCapture {
+ public:
+  [[nodiscard]] std::shared_ptr<Capture> load() const {
+    const std::scoped_lock lock(mutex_);
+    return capture_;
+  }
+  void store(std::shared_ptr<Capture> capture) {
+    const std::scoped_lock lock(mutex_);
+    capture_.swap(capture);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::shared_ptr<Capture> capture_;
+};
+
+/// A moment in a captured stream; without a capture if the stream was not captured.
+struct CapturedMoment {
+  std::shared_ptr<Capture> capture;
+  const CUstream_st* stream = nullptr;
+  std::size_t given = 0;  // how many steps the stream had given
+};
+CapturedMoment captured_moment(const CUstream_st& stream);
+
+/// The stream waits for the moment, and is captured with it. An error if that capture has ended; one that makes the
+/// captures invalid for a default stream, or a stream of another capture.
+cudaError_t join(CUstream_st& stream, const CapturedMoment& moment);
+
+bool is_captured(const CUstream_st& stream);
+
+/// Whether a stream of the device is captured.
+bool is_capturing_on(int device);
+
+/// The error of waiting for the stream while it is captured, which makes the capture invalid;
+/// success if it is not captured.
+cudaError_t refuse_wait(const CUstream_st& stream);
+
+/// Adds a step of the stream to its capture. If it was already done, `undo` reverts it when the capture ends.
+void record(Capture& capture, const CUstream_st& stream, Work step, Work undo = {});
+
+/// Counts something that the stream is given: now, or at each launch of what is captured.
+void count(const CUstream_st& stream, const Work& add);
+
+}  // namespace simulated_cuda
+
+struct CUgraph_st {
+  std::shared_ptr<const simulated_cuda::Recording> recording;
+};

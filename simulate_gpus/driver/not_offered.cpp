@@ -7,8 +7,8 @@
 
 #define SIMULATED_DRIVER_NOT_OFFERED(function)                                              \
   extern "C" [[gnu::weak]] int function() {                                                 \
-    return simulated_cuda::refuse_in_driver(                                       \
-        801 /* CUDA_ERROR_NOT_SUPPORTED */, #function " is not offered by simulated GPUs"); \
+    return simulated_cuda::refuse_in_driver(801 /* CUDA_ERROR_NOT_SUPPORTED */,             \
+                                            #function " is not offered by simulated GPUs"); \
   }
 
 #include "driver_functions.inc"  // made by CMake: the functions that cuda.h names

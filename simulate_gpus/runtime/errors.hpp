@@ -32,12 +32,11 @@ void note_use();
 }  // namespace simulated_cuda
 
 /// How each function of the runtime begins.
-#define SIMULATED_CUDA_ENTER()                                                           \
-  if (const cudaError_t refused = simulated_cuda::enter_with_devices(__func__); \
-      refused != 0)                                                                      \
+#define SIMULATED_CUDA_ENTER()                                                                \
+  if (const cudaError_t refused = simulated_cuda::enter_with_devices(__func__); refused != 0) \
   return simulated_cuda::fail(refused)
 
 /// How those begin that need no driver and no device.
-#define SIMULATED_CUDA_ENTER_ANYWHERE()                                                   \
+#define SIMULATED_CUDA_ENTER_ANYWHERE()                                          \
   if (const cudaError_t refused = simulated_cuda::enter(__func__); refused != 0) \
   return simulated_cuda::fail(refused)

@@ -7,11 +7,11 @@
 
 #include "errors.hpp"
 
-#define SIMULATED_CUDA_NOT_OFFERED(function)                                             \
-  extern "C" cudaError_t function() {                                                    \
-    SIMULATED_CUDA_ENTER();                                                              \
+#define SIMULATED_CUDA_NOT_OFFERED(function)                                    \
+  extern "C" cudaError_t function() {                                           \
+    SIMULATED_CUDA_ENTER();                                                     \
     return simulated_cuda::fail(cudaErrorNotSupported,                          \
-                                         #function " is not offered by simulated GPUs"); \
+                                #function " is not offered by simulated GPUs"); \
   }
 
 SIMULATED_CUDA_NOT_OFFERED(cudaDeviceGetDefaultMemPool)

@@ -41,6 +41,4 @@ void trace_host_wait(const std::string& what) { write("host", "waits for " + wha
 
 }  // namespace simulated_cuda
 
-void simulated_cuda_set_trace(void (*line)(const char* text)) {
-  simulated_cuda::writer() = line;
-}
+void simulated_cuda_set_trace(void (*line)(const char* text)) { simulated_cuda::writer() = line; }

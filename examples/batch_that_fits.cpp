@@ -2,7 +2,7 @@
 // limit". How large that is depends on the machine, so this program tries: a step of training with
 // the batch that it wants and, as long as GPU memory runs out, with half of it.
 // Look at: the batch that fits, and what the wanted one would have needed. A GPU of 1 GiB:
-//   build/release/simulate_gpus --memory 1GiB 1 build/release/examples/batch_that_fits
+//   build/release/simulate_gpus/bin/simulate_gpus --memory 1GiB 1 build/release/examples/batch_that_fits
 
 #include <ATen/DeviceAccelerator.h>
 #include <torch/nn/modules/activation.h>

@@ -3,7 +3,7 @@
 // pinned memory, in a stream of their own, for which nothing waits but the stream that uses them.
 // Look at: the losses are the same; on a GPU the time. Count the waits, "stream synchronizations", or
 // see by --trace what waits for what:
-//   build/release/simulate_gpus --summary 1 build/release/examples/prefetch
+//   build/release/simulate_gpus/bin/simulate_gpus --summary 1 build/release/examples/prefetch
 
 #include <torch/data/example.h>
 #include <torch/nn/modules/container/sequential.h>

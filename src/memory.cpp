@@ -16,8 +16,8 @@
 #include <ostream>
 #include <string>
 
-#include "device_check.hpp"
-#include "device_cuda.hpp"
+#include "device/device_check.hpp"
+#include "device/device_cuda.hpp"
 #include "messages/text_table.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {

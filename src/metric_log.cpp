@@ -15,12 +15,12 @@
 #include <numeric>
 #include <utility>
 
-#include "device_check.hpp"
-#include "device_cuda.hpp"
-#include "device_event.hpp"
+#include "copies/memory_view.hpp"
+#include "device/device_check.hpp"
+#include "device/device_cuda.hpp"
+#include "device/device_event.hpp"
 #include "messages/message.hpp"
 #include "messages/tensor_summary.hpp"
-#include "network_tensors/memory_view.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {
 namespace {

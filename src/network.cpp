@@ -12,7 +12,7 @@
 #include <sstream>
 #include <utility>
 
-#include "device_check.hpp"
+#include "device/device_check.hpp"
 #include "messages/message.hpp"
 #include "messages/tensor_summary.hpp"
 #include "messages/text_table.hpp"

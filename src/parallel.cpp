@@ -15,8 +15,8 @@
 #include <string>
 #include <thread>
 
-#include "device_check.hpp"
-#include "device_cuda.hpp"
+#include "device/device_check.hpp"
+#include "device/device_cuda.hpp"
 #include "messages/error_text.hpp"
 #include "messages/message.hpp"
 

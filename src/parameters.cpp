@@ -9,11 +9,11 @@
 #include <unordered_set>
 #include <utility>
 
+#include "copies/bulk_copy.hpp"
+#include "copies/flat_buffers.hpp"
+#include "copies/memory_view.hpp"
 #include "messages/message.hpp"
-#include "network_tensors/bulk_copy.hpp"
-#include "network_tensors/flat_buffers.hpp"
 #include "network_tensors/host_values.hpp"
-#include "network_tensors/memory_view.hpp"
 #include "network_tensors/named_tensors.hpp"
 #include "network_tensors/parameter_differences.hpp"
 #include "tensor_files/checkpoint.hpp"

@@ -10,7 +10,7 @@
 #include <ostream>
 #include <sstream>
 
-#include "device_check.hpp"
+#include "device/device_check.hpp"
 #include "messages/message.hpp"
 #include "messages/tensor_summary.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "network_tensors/bulk_copy.hpp"
+#include "copies/bulk_copy.hpp"
 
 #include <ATen/DeviceAccelerator.h>
 #include <torch/types.h>

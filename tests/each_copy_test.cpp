@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "network_tensors/each_copy.hpp"
+#include "copies/each_copy.hpp"
 
 #include <torch/types.h>
 

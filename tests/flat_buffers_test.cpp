@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "network_tensors/flat_buffers.hpp"
+#include "copies/flat_buffers.hpp"
 
 #include <torch/types.h>
 

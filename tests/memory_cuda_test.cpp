@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Tests of the memory report that need CUDA: a graph's pool, and which card a device is.
-#include "device_cuda.hpp"
+#include "device/device_cuda.hpp"
 
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/cuda/CUDAGraph.h>

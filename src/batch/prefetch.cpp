@@ -11,8 +11,8 @@
 #include <string>
 #include <utility>
 
-#include "device_check.hpp"
-#include "device_event.hpp"
+#include "device/device_check.hpp"
+#include "device/device_event.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {
 namespace detail {

@@ -20,9 +20,9 @@
 
 #include "communicator/group_state.hpp"
 #include "communicator/wire_tensor.hpp"
+#include "copies/each_copy.hpp"
+#include "copies/flat_buffers.hpp"
 #include "messages/message.hpp"
-#include "network_tensors/each_copy.hpp"
-#include "network_tensors/flat_buffers.hpp"
 #include "network_tensors/named_tensors.hpp"
 #include "network_tensors/parameter_differences.hpp"
 

@@ -5,7 +5,7 @@
 #include <c10/core/InferenceMode.h>
 #include <use_gpu/log.hpp>
 
-#include "network_tensors/bulk_copy.hpp"
+#include "copies/bulk_copy.hpp"
 #include "network_tensors/parameter_differences.hpp"
 
 namespace use_gpu::detail {

@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "network_tensors/bulk_copy.hpp"
+#include "copies/bulk_copy.hpp"
 #include "network_tensors/parameter_differences.hpp"
 
 namespace use_gpu::detail {

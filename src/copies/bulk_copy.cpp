@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "network_tensors/bulk_copy.hpp"
+#include "copies/bulk_copy.hpp"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -17,9 +17,9 @@
 #include <utility>
 #include <vector>
 
-#include "network_tensors/each_copy.hpp"
-#include "network_tensors/flat_buffers.hpp"
-#include "network_tensors/memory_view.hpp"
+#include "copies/each_copy.hpp"
+#include "copies/flat_buffers.hpp"
+#include "copies/memory_view.hpp"
 
 namespace use_gpu::detail {
 namespace {

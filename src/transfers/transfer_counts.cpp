@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "dispatch/transfer_counts.hpp"
+#include "transfers/transfer_counts.hpp"
 
 #include <algorithm>
 #include <tuple>

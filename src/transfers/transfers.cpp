@@ -13,10 +13,10 @@
 #include <ostream>
 #include <utility>
 
-#include "dispatch/dispatch_scope.hpp"
-#include "dispatch/transfer_counts.hpp"
 #include "messages/tensor_summary.hpp"
 #include "messages/text_table.hpp"
+#include "transfers/dispatch_scope.hpp"
+#include "transfers/transfer_counts.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "device_check.hpp"
+#include "device/device_check.hpp"
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <unistd.h>

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "dispatch/symbols.hpp"
+#include "transfers/symbols.hpp"
 
 namespace use_gpu::detail {
 namespace {

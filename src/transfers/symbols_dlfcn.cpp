@@ -4,7 +4,7 @@
 #include <bit>
 #include <filesystem>
 
-#include "dispatch/symbols.hpp"
+#include "transfers/symbols.hpp"
 
 namespace use_gpu::detail {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "network_tensors/each_copy.hpp"
+#include "copies/each_copy.hpp"
 
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/ops/_foreach_copy.h>
@@ -13,8 +13,8 @@
 #include <numeric>
 #include <utility>
 
+#include "copies/memory_view.hpp"
 #include "messages/error_text.hpp"
-#include "network_tensors/memory_view.hpp"
 
 namespace use_gpu::detail {
 namespace {

@@ -12,7 +12,7 @@
 #include <limits>
 #include <string>
 
-#include "device_check.hpp"
+#include "device/device_check.hpp"
 #include "messages/message.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {

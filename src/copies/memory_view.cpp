@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "network_tensors/memory_view.hpp"
+#include "copies/memory_view.hpp"
 
 namespace use_gpu::detail {
 

@@ -11,7 +11,7 @@
 #include <mutex>
 #include <vector>
 
-#include "dispatch/call_stack.hpp"
+#include "transfers/call_stack.hpp"
 
 namespace use_gpu::detail {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "device_event.hpp"
+#include "device/device_event.hpp"
 
 #include <c10/core/DeviceGuard.h>
 

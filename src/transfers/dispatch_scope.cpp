@@ -2,7 +2,7 @@
 //
 // Registers a fallthrough: operations without a kernel on our key ignore it. This must exist once
 // in a process (LibTorch refuses a second fallback), so the library is always shared.
-#include "dispatch/dispatch_scope.hpp"
+#include "transfers/dispatch_scope.hpp"
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "dispatch/call_stack.hpp"
+#include "transfers/call_stack.hpp"
 
 #include <c10/util/Exception.h>
 #include <c10/util/Type.h>

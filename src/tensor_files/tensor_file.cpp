@@ -7,8 +7,8 @@
 
 #include <vector>
 
-#include "device_check.hpp"
-#include "network_tensors/bulk_copy.hpp"
+#include "copies/bulk_copy.hpp"
+#include "device/device_check.hpp"
 #include "network_tensors/host_values.hpp"
 #include "tensor_files/checkpoint.hpp"
 

@@ -7,8 +7,8 @@
 
 #include <cstdint>
 
-#include "device_check.hpp"
-#include "dispatch/dispatch_scope.hpp"
+#include "device/device_check.hpp"
+#include "transfers/dispatch_scope.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {
 namespace {

@@ -10,7 +10,7 @@
 #include <tuple>
 #include <vector>
 
-#include "dispatch/symbols.hpp"
+#include "transfers/symbols.hpp"
 
 namespace use_gpu::detail {
 

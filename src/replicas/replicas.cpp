@@ -16,13 +16,13 @@
 #include <algorithm>
 #include <utility>
 
-#include "device_check.hpp"
+#include "copies/bulk_copy.hpp"
+#include "copies/each_copy.hpp"
+#include "copies/flat_buffers.hpp"
+#include "device/device_check.hpp"
 #include "messages/message.hpp"
-#include "network_tensors/bulk_copy.hpp"
 #include "network_tensors/data_swap.hpp"
-#include "network_tensors/each_copy.hpp"
-#include "network_tensors/flat_buffers.hpp"
-#include "network_tensors/replica_structure.hpp"
+#include "replicas/replica_structure.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "network_tensors/replica_structure.hpp"
+#include "replicas/replica_structure.hpp"
 
 #include <torch/nn/module.h>
 #include <use_gpu/errors.hpp>

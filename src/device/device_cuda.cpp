@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "device_cuda.hpp"
+#include "device/device_cuda.hpp"
 
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>

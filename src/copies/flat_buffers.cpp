@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "network_tensors/flat_buffers.hpp"
+#include "copies/flat_buffers.hpp"
 
 #include <ATen/ops/empty.h>
 
@@ -7,8 +7,8 @@
 #include <map>
 #include <tuple>
 
-#include "network_tensors/each_copy.hpp"
-#include "network_tensors/memory_view.hpp"
+#include "copies/each_copy.hpp"
+#include "copies/memory_view.hpp"
 
 namespace use_gpu::detail {
 namespace {

@@ -49,12 +49,6 @@ std::string all_well(const GpuFacts& facts) {
   return text;
 }
 
-std::string simulated(const std::vector<ProbedGpu>& gpus) {
-  return counted(gpus.size()) + " can be used, simulated in host memory: " + described(gpus) +
-         ". The CPU computes for them, so timings say nothing. For real GPUs start the program "
-         "without simulate_gpus.";
-}
-
 std::string no_accelerator(const GpuFacts& facts) {
   if (facts.cuda_not_loaded) {
     return "This LibTorch was built for CUDA, but libtorch_cuda.so is not loaded: the linker drops "
@@ -123,10 +117,6 @@ std::string no_cuda_gpu(const GpuFacts& facts, const CudaFacts& cuda) {
     return "CUDA can use the GPUs now, but it could not when this program first counted them, and "
            "LibTorch keeps its first count. Restart the program.";
   }
-  if (report.gpus.empty() && report.driver_version == "simulated") {
-    return "No GPU can be used: `simulate_gpus 0` started this program, and shows it none. For two "
-           "simulated ones start it with `simulate_gpus 2`, for real ones without simulate_gpus.";
-  }
   if (report.gpus.empty() && !report.problem.empty()) return report.problem;
   const std::string seen = "The driver sees " + counted(report.gpus.size()) + ", but ";
   if (code == k_cuda_insufficient_driver) {
@@ -192,8 +182,7 @@ std::string explanation(const GpuFacts& facts) {
   const auto ill = std::ranges::find_if(
       facts.gpus, [](const ProbedGpu& gpu) { return !gpu.error.text.empty(); });
   if (ill != facts.gpus.end()) return trouble(facts, *ill);
-  return facts.gpus.front().model.starts_with("Simulated GPU") ? simulated(facts.gpus)
-                                                               : all_well(facts);
+  return all_well(facts);
 }
 
 }  // namespace

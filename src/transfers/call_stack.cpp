@@ -83,25 +83,12 @@ std::string_view outermost_scope(std::string_view name) {
 // transfer and the code that wants it. Inline functions of these are in the program itself; and
 // their libraries have functions without a name.
 bool is_between(const Frame& frame) {
-  constexpr std::string_view k_libraries[] = {"libtorch",
-                                              "libtorch_cpu",
-                                              "libtorch_cuda",
-                                              "libtorch_cuda_linalg",
-                                              "libtorch_hip",
-                                              "libtorch_xpu",
-                                              "libtorch_python",
-                                              "libc10",
-                                              "libc10_cuda",
-                                              "libc10_hip",
-                                              "libc10_xpu",
-                                              "libuse_gpu",
-                                              "libuse_gpu_communicator",
-                                              "libsimulated_kernels",
-                                              "libstdc++",
-                                              "libc"};
+  constexpr std::string_view k_libraries[] = {
+      "libtorch", "libc10", "libuse_gpu", "libuse_gpu_communicator", "libstdc++", "libc"};
   constexpr std::string_view k_scopes[] = {"at", "c10", "torch", "use_gpu", "std", "__gnu_cxx"};
   const std::string_view object = frame.object;
-  return std::ranges::count(k_libraries, object.substr(0, object.find(".so"))) > 0 ||
+  return object.starts_with("libtorch_") || object.starts_with("libc10_") ||
+         std::ranges::count(k_libraries, object.substr(0, object.find(".so"))) > 0 ||
          std::ranges::count(k_scopes, outermost_scope(frame.function)) > 0;
 }
 

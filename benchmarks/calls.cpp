@@ -31,7 +31,7 @@
 #include <string>
 #include <vector>
 
-#include "measuring/norm_log.hpp"
+#include "norm_log.hpp"
 
 namespace {
 

@@ -20,7 +20,7 @@
 #include <thread>
 #include <vector>
 
-#include "measuring/contender.hpp"
+#include "timing/timing.hpp"
 
 namespace {
 

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT
 //
-// Contenders (see measuring/contender.hpp) as Google Benchmarks: warmed up, synchronized, and
-// checked before and after the clock runs; one whose result is wrong shows no figure and fails the
-// program.
+// Contenders (see timing/timing.hpp) as Google Benchmarks: warmed up, synchronized, and checked
+// before and after the clock runs; one whose result is wrong shows no figure and fails the program.
 #pragma once
 
 #include <functional>
 #include <string>
 
-#include "measuring/contender.hpp"
+#include "timing/timing.hpp"
 
 /// What one run of a contender does, for a rate beside its time.
 struct Amount {

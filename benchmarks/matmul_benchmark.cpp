@@ -5,7 +5,7 @@
 // it can get.
 //
 //   matmul_benchmark --benchmark_repetitions=5 --benchmark_enable_random_interleaving=true
-#include "measuring/matmul.hpp"
+#include "timing/products.hpp"
 
 #include <use_gpu/device.hpp>
 
@@ -16,6 +16,15 @@
 
 namespace {
 
+Contender product(std::int64_t n, c10::Device device, const Precision& precision) {
+  const auto x = random_factors(n, device, precision);
+  const auto work = [x] {
+    const Tf32Guard tf32(x.precision.is_tf32);
+    return std::vector{x.a.mm(x.b)};
+  };
+  return {name_of(device, precision), {device}, work, check_of({x}), least_seconds(x)};
+}
+
 Amount amount_of(std::int64_t n) { return {.operations = 2 * std::pow(n, 3)}; }
 
 void add_products(c10::Device device, std::int64_t largest) {
@@ -23,7 +32,7 @@ void add_products(c10::Device device, std::int64_t largest) {
     for (std::int64_t n = 1; n <= largest; n *= 2) {
       add_benchmark(
           "matmul/" + name_of(device, precision) + "/" + std::to_string(n),
-          [=] { return Matmul(n, device, precision).contender(); }, amount_of(n));
+          [=] { return product(n, device, precision); }, amount_of(n));
     }
   }
 }

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "measuring/contender.hpp"
+#include "timing/timing.hpp"
 
 #ifdef USE_GPU_WITH_CUBLASLT
 

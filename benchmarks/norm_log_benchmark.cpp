@@ -4,7 +4,7 @@
 // first GPU; and the roofline under them.
 //
 //   norm_log_benchmark --benchmark_repetitions=9 --benchmark_enable_random_interleaving=true
-#include "measuring/norm_log.hpp"
+#include "norm_log.hpp"
 
 #include <ATen/Functions.h>
 #include <use_gpu/device.hpp>

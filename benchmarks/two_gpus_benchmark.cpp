@@ -11,31 +11,37 @@
 #include <thread>
 
 #include "contender_benchmark.hpp"
-#include "measuring/matmul.hpp"
+#include "timing/products.hpp"
 
 namespace {
 
 using Products = std::vector<at::Tensor>;
-using Matmuls = std::vector<Matmul>;  // two, each to be computed so many times
+using AllFactors = std::vector<Factors>;  // of two products, each to be computed so many times
 
-Products in_sequence(const Matmuls& matmuls, int times) {
-  return {matmuls[0].product(times), matmuls[1].product(times)};
+at::Tensor multiply(const Factors& factors, int times) {
+  at::Tensor product;
+  for (int i = 0; i < times; ++i) product = factors.a.mm(factors.b);
+  return product;
 }
 
-Products in_bare_threads(const Matmuls& matmuls, int times) {
+Products in_sequence(const AllFactors& factors, int times) {
+  return {multiply(factors[0], times), multiply(factors[1], times)};
+}
+
+Products in_bare_threads(const AllFactors& factors, int times) {
   Products products(2);
-  std::thread first([&] { products[0] = matmuls[0].product(times); });
-  std::thread second([&] { products[1] = matmuls[1].product(times); });
+  std::thread first([&] { products[0] = multiply(factors[0], times); });
+  std::thread second([&] { products[1] = multiply(factors[1], times); });
   first.join();
   second.join();
   return products;
 }
 
-Products in_parallel(const Matmuls& matmuls, int times) {
+Products in_parallel(const AllFactors& factors, int times) {
   Products products(2);
-  use_gpu::parallel_on({matmuls[0].device(), matmuls[1].device()}, [&](c10::Device, int entry) {
+  use_gpu::parallel_on({factors[0].a.device(), factors[1].a.device()}, [&](c10::Device, int entry) {
     const auto i = static_cast<std::size_t>(entry);
-    products[i] = matmuls[i].product(times);
+    products[i] = multiply(factors[i], times);
   });
   return products;
 }
@@ -44,12 +50,13 @@ void add_ways(int n, int times, c10::Device first, c10::Device second) {
   const auto where = (first == second ? "" : first.str() + " and ") + label(second);
   const auto add = [=](const std::string& name, c10::Device other, auto work) {
     const auto make = [=]() -> Contender {
-      const Matmuls matmuls = {{n, first, k_float32}, {n, other, k_float32}};
+      const AllFactors factors = {random_factors(n, first, k_float32),
+                                  random_factors(n, other, k_float32)};
       return {name,
               {first, other},
-              [=] { return work(matmuls, times); },
-              check_of(matmuls),
-              times * matmuls.front().least_seconds()};
+              [=] { return work(factors, times); },
+              check_of(factors),
+              times * least_seconds(factors.front())};
     };
     add_benchmark("two_gpus/" + where + "/" + std::to_string(n) + "/" + name, make,
                   {.operations = 2.0 * times * 2 * n * n * n});

@@ -15,7 +15,7 @@
 #include <iostream>
 #include <sstream>
 
-#include "measuring/contender.hpp"
+#include "timing/timing.hpp"
 
 namespace {
 

@@ -9,8 +9,23 @@
 #include <cmath>
 #include <cstdio>
 
-#include "measuring/contender.hpp"
-#include "measuring/matmul.hpp"
+#include "timing/products.hpp"
+#include "timing/timing.hpp"
+
+namespace {
+
+// What is measured: the product of two random n x n matrices.
+Contender product(int n, c10::Device device, const Precision& precision) {
+  const auto x = random_factors(n, device, precision);
+  const auto work = [x] {
+    const Tf32Guard tf32(x.precision.is_tf32);
+    return std::vector{x.a.mm(x.b)};
+  };
+  const auto name = name_of(device, precision) + " " + std::to_string(n);
+  return {name, {device}, work, check_of({x}), least_seconds(x)};
+}
+
+}  // namespace
 
 int main() {
   const auto gpu = use_gpu::try_gpu();
@@ -19,9 +34,8 @@ int main() {
   for (const auto& precision : precisions(gpu)) columns.emplace_back(gpu, precision);
   if (gpu.is_cpu()) columns.pop_back();  // once is enough
   std::printf("Products of two n x n matrices. %s.\n\n%7s", machine().c_str(), "n");
-  for (const auto& [device, precision] : columns) {
-    std::printf("%28s", name_of(device, precision).c_str());
-  }
+  for (const auto& [where, precision] : columns)
+    std::printf("%28s", name_of(where, precision).c_str());
   std::puts(is_timed ? "  CPU/GPU, float32" : "");
   std::vector<Figure> figures;  // of the last row
   double longest = 0;           // of all, in seconds
@@ -30,9 +44,8 @@ int main() {
   while (longest < 0.04) {
     n = std::max(1, 2 * n);
     std::vector<Contender> contenders;
-    for (const auto& [device, precision] : columns) {
-      contenders.push_back(Matmul(n, device, precision).contender());
-    }
+    for (const auto& [where, precision] : columns)
+      contenders.push_back(product(n, where, precision));
     figures = measure(contenders, 0.1);
     std::printf("%7d", n);
     for (const auto& figure : figures) {

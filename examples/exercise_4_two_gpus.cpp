@@ -6,41 +6,45 @@
 #include <use_gpu/device.hpp>
 #include <use_gpu/parallel.hpp>
 
+#include <algorithm>
 #include <cstdio>
 
-#include "measuring/contender.hpp"
-#include "measuring/matmul.hpp"
+#include "timing/products.hpp"
+#include "timing/timing.hpp"
 
 namespace {
 
 // Two devices compute the product of two n by n matrices `times` times each.
 bool compare(int n, int times, c10::Device first, c10::Device second) {
-  const Matmul a(n, first, k_float32), b(n, first, k_float32), c(n, second, k_float32);
-  using Products = std::vector<at::Tensor>;
-  const auto in_sequence = [&] { return Products{a.product(times), b.product(times)}; };
-  const auto from_one_thread = [&] { return Products{a.product(times), c.product(times)}; };
+  const auto x = random_factors(n, first, k_float32), y = random_factors(n, first, k_float32),
+             z = random_factors(n, second, k_float32);
+  const auto multiply = [times](const Factors& factors) {
+    at::Tensor product;
+    for (int i = 0; i < times; ++i) product = factors.a.mm(factors.b);
+    return product;
+  };
+  const auto in_sequence = [&] { return std::vector{multiply(x), multiply(y)}; };
+  const auto from_one_thread = [&] { return std::vector{multiply(x), multiply(z)}; };
   const auto from_two_threads = [&] {
-    Products products(2);
+    std::vector<at::Tensor> products(2);
     use_gpu::parallel_on({first, second}, [&](c10::Device, int i) {
-      products.at(static_cast<std::size_t>(i)) = (i == 0 ? a : c).product(times);
+      products.at(static_cast<std::size_t>(i)) = multiply(i == 0 ? x : z);
     });
     return products;
   };
-  const double least = times * a.least_seconds();
+  const double least = times * least_seconds(x);
   const std::vector<Contender> contenders = {
-      {"in sequence on one device", {first}, in_sequence, check_of({a, b}), 2 * least},
-      {"on two from one thread", {first, second}, from_one_thread, check_of({a, c}), least},
-      {"on two, a thread for each", {first, second}, from_two_threads, check_of({a, c}), least}};
+      {"in sequence on one device", {first}, in_sequence, check_of({x, y}), 2 * least},
+      {"on two from one thread", {first, second}, from_one_thread, check_of({x, z}), least},
+      {"on two, a thread for each", {first, second}, from_two_threads, check_of({x, z}), least}};
   const auto figures = measure(contenders, 1.0);
 
   std::printf("\n2 x %d products of %d x %d, speed-up and time of all:\n", times, n, n);
-  bool all_right = true;
   for (std::size_t i = 0; i < figures.size(); ++i) {
     std::printf("  %-26s  %6s  %s\n", contenders[i].name.c_str(),
                 speed_up(figures[0], figures[i]).c_str(), text_of(figures[i]).c_str());
-    all_right = all_right && figures[i].is_right;
   }
-  return all_right;
+  return std::ranges::all_of(figures, &Figure::is_right);
 }
 
 }  // namespace

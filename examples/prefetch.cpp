@@ -16,7 +16,7 @@
 
 #include <cstdio>
 
-#include "measuring/contender.hpp"
+#include "timing/timing.hpp"
 
 int main() {
   const c10::Device device = use_gpu::try_gpu();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "measuring/norm_log.hpp"
+#include "norm_log.hpp"
 
 #include <torch/torch.h>
 #include <use_gpu/device.hpp>
@@ -7,8 +7,8 @@
 #include <use_gpu/parallel.hpp>
 #include <use_gpu/tensor.hpp>
 
-#include "measuring/matmul.hpp"
-#include "measuring/norm_log_cuda.hpp"
+#include "norm_log_cuda.hpp"
+#include "timing/products.hpp"
 
 namespace {
 

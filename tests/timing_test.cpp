@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "measuring/contender.hpp"
+#include "timing/timing.hpp"
 
 #include <ATen/Context.h>
 #include <ATen/Functions.h>
@@ -7,8 +7,8 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "measuring/matmul.hpp"
 #include "support.hpp"
+#include "timing/products.hpp"
 
 namespace use_gpu {
 namespace {
@@ -94,6 +94,18 @@ TEST(Label, SaysSoOfSimulatedGpus) {
     EXPECT_EQ(label(gpu(i)), gpu(i).str() + (test::simulated() ? " SIMULATED" : ""));
 }
 
+TEST(IsSimulated, AsksForTheVariableThatSimulateGpusSets) {
+  USE_GPU_TEST_NEEDS(1);
+  const char* before = std::getenv("SIMULATE_GPUS");
+  const std::string kept = before == nullptr ? "" : before;
+  for (const std::string value : {"", "2"}) {
+    ::setenv("SIMULATE_GPUS", value.c_str(), 1);
+    EXPECT_EQ(is_simulated(gpu()), !value.empty());
+    EXPECT_FALSE(is_simulated(cpu()));
+  }
+  ::setenv("SIMULATE_GPUS", kept.c_str(), 1);
+}
+
 TEST(Machine, NamesTheGpusThatTheProgramCanUse) {
   const auto text = machine();
   EXPECT_EQ(test::has(text, "; no GPU; LibTorch"), num_gpus() == 0) << text;
@@ -101,11 +113,14 @@ TEST(Machine, NamesTheGpusThatTheProgramCanUse) {
 }
 
 // CTest runs it once more with TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1, which changes the default.
-TEST(MatmulTest, DecidesOnTf32ItselfWhateverTheEnvironmentSays) {
+TEST(Tf32GuardTest, DecidesOnTf32WhateverTheEnvironmentSays) {
   USE_GPU_TEST_NEEDS(1);
-  const Matmul matmul(4, gpu(), k_float32);
-  EXPECT_FALSE(at::globalContext().allowTF32CuBLAS());
-  (void)Matmul(4, gpu(), k_tf32).product();
+  const auto float32 = random_factors(4, gpu(), k_float32);
+  for (const bool is_tf32 : {false, true}) {
+    EXPECT_FALSE(at::globalContext().allowTF32CuBLAS());
+    const Tf32Guard guard(is_tf32);
+    EXPECT_EQ(at::globalContext().allowTF32CuBLAS(), is_tf32);
+  }
   EXPECT_FALSE(at::globalContext().allowTF32CuBLAS());
 }
 
@@ -116,39 +131,44 @@ TEST(SpeedUp, IsTheRatioOfTheMediansWhereBothHaveOne) {
   EXPECT_EQ(text_of({true, {}}), "right (simulated)");
 }
 
-class MatmulOfEachPrecision : public testing::TestWithParam<Precision> {};
+at::Tensor product_of(const Factors& factors) {
+  const Tf32Guard tf32(factors.precision.is_tf32);
+  return factors.a.mm(factors.b);
+}
 
-TEST_P(MatmulOfEachPrecision, AcceptsItsProductInEverySize) {
+class ProductOfEachPrecision : public testing::TestWithParam<Precision> {};
+
+TEST_P(ProductOfEachPrecision, IsAcceptedInEverySize) {
   for (const std::int64_t n : {1, 2, 3, 5, 16, 100, 512}) {
-    const Matmul matmul(n, try_gpu(), GetParam());
-    EXPECT_TRUE(matmul.is_right(matmul.product())) << n;
-    EXPECT_TRUE(matmul.is_right(matmul.product(/*times=*/3))) << n;
+    const auto factors = random_factors(n, try_gpu(), GetParam());
+    EXPECT_TRUE(is_product(factors, product_of(factors))) << n;
   }
 }
 
-TEST_P(MatmulOfEachPrecision, RefusesWhatIsNotItsProduct) {
-  const Matmul matmul(100, try_gpu(), GetParam());
-  const auto product = matmul.product();
+TEST_P(ProductOfEachPrecision, IsRefusedIfItIsAnother) {
+  const auto factors = random_factors(100, try_gpu(), GetParam());
+  const auto product = product_of(factors);
   auto one_wrong = product.clone(), one_missing = product.clone();
   one_wrong[99][7].add_(1);
   one_missing[3][4].fill_(std::nan(""));
-  EXPECT_FALSE(matmul.is_right(product.add(1)));
-  EXPECT_FALSE(matmul.is_right(product.t()));
-  EXPECT_FALSE(matmul.is_right(at::zeros_like(product)));
-  EXPECT_FALSE(matmul.is_right(matmul.b().mm(matmul.a())));
-  EXPECT_FALSE(matmul.is_right(one_wrong));
-  EXPECT_FALSE(matmul.is_right(one_missing));
+  EXPECT_FALSE(is_product(factors, product.add(1)));
+  EXPECT_FALSE(is_product(factors, product.t()));
+  EXPECT_FALSE(is_product(factors, at::zeros_like(product)));
+  EXPECT_FALSE(is_product(factors, factors.b.mm(factors.a)));
+  EXPECT_FALSE(is_product(factors, one_wrong));
+  EXPECT_FALSE(is_product(factors, one_missing));
 }
 
-INSTANTIATE_TEST_SUITE_P(, MatmulOfEachPrecision, testing::Values(k_float32, k_tf32, k_bf16),
+INSTANTIATE_TEST_SUITE_P(, ProductOfEachPrecision, testing::Values(k_float32, k_tf32, k_bf16),
                          [](const auto& precision) { return precision.param.name; });
 
-TEST(CheckOf, HoldsEachResultAgainstItsOwnMatrices) {
-  const Matmul a(10, try_gpu(), k_float32), b(10, try_gpu(), k_float32);
-  const auto is_right = check_of({a, b});
-  EXPECT_TRUE(is_right({a.product(), b.product()}));
-  EXPECT_FALSE(is_right({b.product(), a.product()}));
-  EXPECT_FALSE(is_right({a.product()}));
+TEST(CheckOf, HoldsEachResultAgainstItsOwnFactors) {
+  const auto a = random_factors(10, try_gpu(), k_float32),
+             b = random_factors(10, try_gpu(), k_float32);
+  const auto are_right = check_of({a, b});
+  EXPECT_TRUE(are_right({product_of(a), product_of(b)}));
+  EXPECT_FALSE(are_right({product_of(b), product_of(a)}));
+  EXPECT_FALSE(are_right({product_of(a)}));
 }
 
 }  // namespace

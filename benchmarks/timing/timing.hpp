@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// How the exercises measure times. A time counts only after a warm-up, with synchronized devices
-// and a right result: so contenders run in turn, in several rounds, and one with a wrong result
-// reports no time.
+// How programs measure what they print. A time counts only after a warm-up, with synchronized
+// devices and a right result: so contenders run in turn, in several rounds, and one with a wrong
+// result reports no time.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "measuring/norm_log_cuda.hpp"
+#include "norm_log_cuda.hpp"
 
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDAGuard.h>

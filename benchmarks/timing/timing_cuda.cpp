@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "measuring/contender_cuda.hpp"
+#include "timing/timing_cuda.hpp"
 
 #include <ATen/cuda/CUDAContext.h>
 

@@ -7,6 +7,7 @@
 //
 // Fails where a verb takes more calls than its budget.
 #include <dlfcn.h>
+#include <simulate_gpus.h>
 #include <torch/nn/cloneable.h>
 #include <torch/nn/parallel/data_parallel.h>
 #include <torch/serialize.h>
@@ -35,8 +36,7 @@
 
 namespace {
 
-using Count = std::uint64_t(const char* row);
-Count* const runtime_count = reinterpret_cast<Count*>(dlsym(RTLD_DEFAULT, "simulated_cuda_count"));
+const auto runtime_count = reinterpret_cast<decltype(&simulated_cuda_count)>(dlsym(RTLD_DEFAULT, "simulated_cuda_count"));
 
 struct Column {
   const char* name;

@@ -3,10 +3,10 @@
 if(PROJECT_IS_TOP_LEVEL)
   find_program(USE_GPU_CCACHE ccache DOC "ccache, which keeps compiled sources")
   if(USE_GPU_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-    # base_dir, hash_dir: another clone finds what this one has compiled. The size is above that of all presets, with
+    # BASEDIR, NOHASHDIR: another clone finds what this one has compiled. The size is above that of all presets, with
     # a precompiled header of 0.3 GB each.
-    set(CMAKE_CXX_COMPILER_LAUNCHER ${USE_GPU_CCACHE} base_dir=${PROJECT_SOURCE_DIR} hash_dir=false max_size=30G
-        sloppiness=pch_defines,time_macros)
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
+        CCACHE_MAXSIZE=30G CCACHE_SLOPPINESS=pch_defines,time_macros ${USE_GPU_CCACHE})
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
       add_compile_options(-fpch-preprocess)  # else ccache cannot tell which precompiled header was read
     endif()

@@ -33,7 +33,7 @@ TEST(MemoryReportOnCuda, CountsThePoolOfAGraph) {
     EXPECT_LE(*with.free_bytes, *before.free_bytes - x.nbytes());
     if (test::simulated()) {
       EXPECT_EQ(with.cached_bytes,
-                test::runtime_function<std::uint64_t(int)>("simulated_cuda_allocated_bytes")(0));
+                test::runtime_function<decltype(simulated_cuda_allocated_bytes)>("simulated_cuda_allocated_bytes")(0));
     }
   }
   at::accelerator::emptyCache();

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 //
-// What the simulated CUDA runtime offers to tests (src/simulated_cuda/runtime/interface.hpp). It
-// exists if the program runs on simulated GPUs.
+// What the simulated CUDA runtime tells tests (simulate_gpus.h). It exists if the program runs on
+// simulated GPUs.
 #pragma once
 
 #include <dlfcn.h>
+#include <simulate_gpus.h>
 
 #include <cstdint>
 #include <stdexcept>
@@ -22,15 +23,15 @@ Function* runtime_function(const char* name) {
 
 /// A row of the summary, such as "host to device copies".
 inline std::int64_t runtime_count(const std::string& row) {
-  using Count = std::uint64_t(const char*);
-  static auto* const count = runtime_function<Count>("simulated_cuda_count");
+  static auto* const count =
+      runtime_function<decltype(simulated_cuda_count)>("simulated_cuda_count");
   return static_cast<std::int64_t>(count(row.c_str()));
 }
 
 /// Whether kernels are counted and not computed; false without simulated GPUs.
 inline bool is_dry_run() {
-  auto* const asked =
-      reinterpret_cast<bool (*)()>(dlsym(RTLD_DEFAULT, "simulated_cuda_is_dry_run"));
+  auto* const asked = reinterpret_cast<decltype(&simulated_cuda_is_dry_run)>(
+      dlsym(RTLD_DEFAULT, "simulated_cuda_is_dry_run"));
   return asked != nullptr && asked();
 }
 
@@ -49,19 +50,21 @@ class RuntimeTrace {
 
  private:
   static void set(void (*line)(const char*)) {
-    runtime_function<void(void (*)(const char*))>("simulated_cuda_set_trace")(line);
+    runtime_function<decltype(simulated_cuda_set_trace)>("simulated_cuda_set_trace")(line);
   }
   inline static std::vector<std::string> lines_;
 };
 
 /// Lets calls of CUDA functions fail, as SIMULATE_GPUS_FAULTS does: "cudaMalloc:3:2", "*:7:719".
 inline void set_cuda_faults(const std::string& faults) {
-  runtime_function<void(const char*)>("simulated_cuda_set_faults")(faults.c_str());
+  runtime_function<decltype(simulated_cuda_set_faults)>("simulated_cuda_set_faults")(
+      faults.c_str());
 }
 
 /// The function that failed on request since then; empty for none.
 inline std::string failed_cuda_function() {
-  const char* const name = runtime_function<const char*()>("simulated_cuda_failed_function")();
+  const char* const name = runtime_function<decltype(simulated_cuda_failed_function)>(
+      "simulated_cuda_failed_function")();
   return name == nullptr ? "" : name;
 }
 

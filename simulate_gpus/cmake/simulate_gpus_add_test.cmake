@@ -1,5 +1,5 @@
-# simulate_gpus_add_test(NAME <name> GPUS <count> COMMAND <command>...): a test that runs on that many GPUs. On real
-# ones where the machine has as many, one such test at a time on each; on simulated ones otherwise, and everywhere
+# simulate_gpus_add_test(NAME <name> GPUS <count> COMMAND <command>...): a test that runs on that many GPUs, with a target
+# or a program as command. On real ones where the machine has as many, one such test at a time on each; on simulated ones otherwise, and everywhere
 # with SIMULATE_GPUS_ALWAYS. With GPUS 0 the command sees none.
 include_guard(GLOBAL)
 
@@ -18,6 +18,11 @@ function(simulate_gpus_add_test)
   if(NOT arg_NAME OR NOT "${arg_GPUS}" MATCHES "^[0-9]+$" OR NOT arg_COMMAND OR arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "simulate_gpus_add_test(NAME <name> GPUS <count> COMMAND <command>...) was called with: ${ARGV}")
   endif()
+  list(POP_FRONT arg_COMMAND program)
+  if(TARGET ${program})
+    set(program $<TARGET_FILE:${program}>)
+  endif()
+  list(PREPEND arg_COMMAND ${program})
   get_property(real GLOBAL PROPERTY SIMULATE_GPUS_REAL)
   if(arg_GPUS EQUAL 0)
     add_test(NAME ${arg_NAME} COMMAND ${arg_COMMAND})

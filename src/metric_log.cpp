@@ -62,7 +62,7 @@ bool is_unshared(const at::Tensor& x) {
   constexpr std::size_t k_most_bytes = 512;  // LibTorch allocates no less
   const auto& storage = x.storage();
   const auto* const allocator = storage.allocator();
-  return x.use_count() == 1 && storage.use_count() == 1 && detail::is_plain(x) &&
+  return x.use_count() == 1 && storage.use_count() == 1 && detail::is_dense_and_resolved(x) &&
          storage.nbytes() <= k_most_bytes && allocator != nullptr &&
          storage.data_ptr().get_deleter() == allocator->raw_deleter();
 }

@@ -16,8 +16,8 @@
 #include "network_tensors/host_values.hpp"
 #include "network_tensors/named_tensors.hpp"
 #include "network_tensors/parameter_differences.hpp"
-#include "tensor_files/checkpoint.hpp"
 #include "tensor_files/tensor_conversion.hpp"
+#include "tensor_files/tensor_file_io.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {
 namespace {
@@ -42,9 +42,9 @@ bool is_copied_as_bytes(const at::Tensor& value, const at::Tensor& target) {
 }
 
 // What is to be written into a network. Everything is checked before the first tensor is written.
-class Writes {
+class PendingWrites {
  public:
-  explicit Writes(const torch::nn::Module& net) : known_(detail::named_tensors_of(net)) {}
+  explicit PendingWrites(const torch::nn::Module& net) : known_(detail::named_tensors_of(net)) {}
 
   [[nodiscard]] const detail::NamedTensors& known() const { return known_; }
 
@@ -93,11 +93,11 @@ class Writes {
 };
 
 // The tensors of a file by the names that the network has for them.
-std::map<std::string, const detail::StoredTensor*> renamed(const detail::Checkpoint& checkpoint,
+std::map<std::string, const detail::StoredTensor*> renamed(const detail::TensorFileReader& reader,
                                                            const LoadOptions& options,
-                                                           Writes& writes) {
+                                                           PendingWrites& writes) {
   std::map<std::string, const detail::StoredTensor*> all;
-  for (const auto& stored : checkpoint.tensors()) {
+  for (const auto& stored : reader.tensors()) {
     const auto name = options.rename ? options.rename(stored.name) : stored.name;
     if (options.rename && name.empty()) continue;
     const auto [first, is_first] = all.emplace(name, &stored);
@@ -131,7 +131,7 @@ void write_parameters(ModuleRef net, const std::map<std::string, at::Tensor>& va
   const AllowTransfers certain;
   // In inference mode tensors that were made in it can be written too.
   const c10::InferenceMode inference;
-  Writes writes(net.get());
+  PendingWrites writes(net.get());
   for (const auto& [name, value] : values) {
     if (writes.known().contains(name)) {
       writes.add(name, value);
@@ -146,13 +146,13 @@ void save_parameters(ConstModuleRef net, const fs::path& file) {
   const AllowTransfers certain;
   const c10::InferenceMode inference;
   const auto all = detail::named_tensors_of(net.get());
-  detail::write_checkpoint("save_parameters", detail::on_host(all, "save_parameters"), file);
+  detail::write_tensor_file("save_parameters", detail::on_host(all, "save_parameters"), file);
 }
 
 LoadReport load_parameters(ModuleRef net, const fs::path& file, const LoadOptions& options) {
-  Writes writes(net.get());
-  const detail::Checkpoint checkpoint("load_parameters", file);
-  const auto stored_as = renamed(checkpoint, options, writes);  // runs the caller's code
+  PendingWrites writes(net.get());
+  const detail::TensorFileReader reader("load_parameters", file);
+  const auto stored_as = renamed(reader, options, writes);  // runs the caller's code
   const AllowTransfers certain;
   const c10::InferenceMode inference;
   LoadReport report;
@@ -168,7 +168,7 @@ LoadReport load_parameters(ModuleRef net, const fs::path& file, const LoadOption
       continue;
     }
     const auto& target = found->second;
-    auto value = checkpoint.value_of(*stored);
+    auto value = reader.value_of(*stored);
     if (!is_copied_as_bytes(value, target)) value = detail::aligned(value);
     writes.add(name, value, options.convert_dtype);
     report.loaded.push_back(name);

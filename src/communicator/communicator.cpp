@@ -183,7 +183,7 @@ void Communicator::all_reduce(const at::Tensor& x, ReduceOp how) {
     if (size() > 1) wire = detail::to_wire(x, *dtype, !by_nccl);
   });
   if (size() == 1) return;
-  state_->agree("all_reduce", call_text("all_reduce", x, name_of(how), by_nccl));
+  state_->compare_calls("all_reduce", call_text("all_reduce", x, name_of(how), by_nccl));
   state_->all_reduce("all_reduce", wire, how, by_nccl);
   detail::from_wire(wire, x);
 }
@@ -201,13 +201,14 @@ void Communicator::broadcast(const at::Tensor& x, int root) {
     if (size() > 1) wire = detail::to_wire(x, x.scalar_type(), !by_nccl);
   });
   if (size() == 1) return;
-  state_->agree("broadcast", call_text("broadcast", x, "from " + std::to_string(root), by_nccl));
+  state_->compare_calls("broadcast",
+                        call_text("broadcast", x, "from " + std::to_string(root), by_nccl));
   state_->broadcast("broadcast", wire, root, by_nccl);
   if (rank() != root) detail::from_wire(wire, x);
 }
 
 void Communicator::barrier() {
-  if (size() > 1) state_->agree("barrier", "barrier");
+  if (size() > 1) state_->compare_calls("barrier", "barrier");
 }
 
 Backend Communicator::backend() {

@@ -42,8 +42,8 @@ bool GroupState::by_nccl(const at::Tensor& x) const {
   return nccl && x.defined() && x.device() == device;
 }
 
-Agreement GroupState::agree(const std::string& operation, const std::string& call,
-                            std::int64_t network, std::int64_t choice, bool refuses) {
+CallComparison GroupState::compare_calls(const std::string& operation, const std::string& call,
+                                         std::int64_t network, std::int64_t choice, bool refuses) {
   if (!failure.empty()) {
     throw CommunicatorError(operation +
                             ": this communicator is no longer usable: " + clipped(failure, 250));
@@ -77,7 +77,7 @@ void GroupState::prepare(const std::string& operation, const std::function<void(
   } catch (...) {
     if (failure.empty()) {
       try {
-        agree(operation, operation + " was refused on a rank");
+        compare_calls(operation, operation + " was refused on a rank");
       } catch (const ArgumentError&) {  // this rank's own error says more
       }
     }

@@ -15,7 +15,7 @@
 namespace use_gpu::detail {
 
 /// What the comparison found.
-struct Agreement {
+struct CallComparison {
   bool same_network, same_choice;
   int refusing_rank;  // the highest; -1 if none refuses
 };
@@ -33,13 +33,14 @@ class GroupState {
   /// The first message of every call, small and always of the same size: with different sizes Gloo
   /// ends the process, with different dtypes values are wrong. ArgumentError on every rank unless
   /// all make the same call; the caller checks the rest.
-  Agreement agree(const std::string& operation, const std::string& call, std::int64_t network = 0,
-                  std::int64_t choice = 0, bool refuses = false);
+  CallComparison compare_calls(const std::string& operation, const std::string& call,
+                               std::int64_t network = 0, std::int64_t choice = 0,
+                               bool refuses = false);
 
-  /// What a rank does before it agrees. If it throws, the others get an error when they compare.
+  /// What a rank does before the calls are compared. If it throws, the others get an error then.
   void prepare(const std::string& operation, const std::function<void()>& work);
 
-  /// What a rank does once all have agreed. If it throws, the rank leaves, so that none waits.
+  /// What a rank does once the calls are compared. If it throws, the rank leaves, so that none waits.
   void take_part(const std::string& operation, const std::function<void()>& work);
 
   /// In place, on the result of to_wire(). Returns when done; on an error this rank leaves.

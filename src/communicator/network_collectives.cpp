@@ -57,9 +57,9 @@ std::int64_t fingerprint(const detail::NamedTensors& all, const Communicator& gr
 
 // Throws on every rank if one has `trouble` with its tensors, or if the networks differ. Otherwise
 // returns whether all ranks made the same choice.
-bool agree(detail::GroupState& group, const std::string& function, const std::string& trouble,
-           std::int64_t network, std::int64_t choice) {
-  const auto all = group.agree(function, function, network, choice, !trouble.empty());
+bool check_networks(detail::GroupState& group, const std::string& function,
+                    const std::string& trouble, std::int64_t network, std::int64_t choice) {
+  const auto all = group.compare_calls(function, function, network, choice, !trouble.empty());
   if (!trouble.empty()) throw ParameterError(function + ": " + trouble);
   if (all.refusing_rank >= 0) {
     throw ParameterError(function + ": rank " + std::to_string(all.refusing_rank) +
@@ -80,9 +80,9 @@ std::string cannot_send(const std::string& what, const std::string& trouble) {
 }
 
 // The gradients that some rank has; zeros where this one has none.
-std::vector<at::Tensor> gradients_of(const detail::NamedTensors& all,
-                                     const std::vector<std::string>& names,
-                                     const std::vector<std::int64_t>& has_gradient) {
+std::vector<at::Tensor> gradients_to_send(const detail::NamedTensors& all,
+                                          const std::vector<std::string>& names,
+                                          const std::vector<std::int64_t>& has_gradient) {
   std::vector<at::Tensor> gradients;
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (has_gradient[i] == 0) continue;
@@ -133,7 +133,7 @@ void broadcast_parameters(ModuleRef net, Communicator& group, int root) {
   const auto networks = trouble.empty() ? fingerprint(all, group, itself) : 0;
   bool same_root = false;
   try {
-    same_root = agree(*group.state_, "broadcast_parameters", trouble, networks, root);
+    same_root = check_networks(*group.state_, "broadcast_parameters", trouble, networks, root);
   } catch (const ParameterError&) {
     if (bad_root.empty()) throw;
     throw ArgumentError("broadcast_parameters: " + bad_root);
@@ -148,7 +148,7 @@ void broadcast_parameters(ModuleRef net, Communicator& group, int root) {
   group.state_->take_part("broadcast_parameters", [&] {
     exchange(*group.state_, "broadcast_parameters", detail::distinct_tensors(all), root);
     // A rank that has its values does not hear of one that has not.
-    group.state_->agree("broadcast_parameters", "the end of broadcast_parameters");
+    group.state_->compare_calls("broadcast_parameters", "the end of broadcast_parameters");
   });
 }
 
@@ -172,7 +172,7 @@ void average_gradients(ModuleRef net, Communicator& group) {
   const auto choice = static_cast<std::int64_t>(c10::util::crc64(mask).checksum());
   const auto network = trouble.empty() ? fingerprint(all, group, gradient_or_itself) : 0;
   auto& state = *group.state_;
-  const bool same_choice = agree(state, "average_gradients", trouble, network, choice);
+  const bool same_choice = check_networks(state, "average_gradients", trouble, network, choice);
   if (group.size() == 1) return;
   const AllowTransfers certain;
   const c10::InferenceMode inference;
@@ -182,7 +182,7 @@ void average_gradients(ModuleRef net, Communicator& group) {
       state.all_reduce("average_gradients", at::from_blob(has_gradient.data(), {count}, at::kLong),
                        ReduceOp::max, /*on_nccl=*/false);
     }
-    exchange(state, "average_gradients", gradients_of(all, names, has_gradient), std::nullopt);
+    exchange(state, "average_gradients", gradients_to_send(all, names, has_gradient), std::nullopt);
   });
 }
 

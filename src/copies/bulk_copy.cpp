@@ -237,7 +237,7 @@ std::vector<Late> make_alike(std::vector<at::Tensor>& values, std::vector<at::Te
     auto& value = values[i];
     auto& target = targets[i];
     if (value.device() == target.device()) continue;
-    if (!is_plain(target)) {
+    if (!is_dense_and_resolved(target)) {
       late.push_back({at::empty(target.sizes(), target.options()), target});
       target = late.back().value;
     }
@@ -251,15 +251,15 @@ std::vector<Late> make_alike(std::vector<at::Tensor>& values, std::vector<at::Te
 
 // How each pair travels: its position in the lists.
 struct Plan {
-  std::map<Route, Bucket> within;  // one device
-  Bucket by_copy;                  // as LibTorch copies it
-  Bucket alone;                    // large, between host and device
-  std::map<Route, std::vector<Bucket>> parcels;
+  std::map<Route, Positions> within;  // one device
+  Positions by_copy;                  // as LibTorch copies it
+  Positions alone;                    // large, between host and device
+  std::map<Route, std::vector<Positions>> parcels;
 };
 
 Plan plan(at::TensorList values, at::TensorList targets) {
   Plan plan;
-  std::map<Route, Bucket> small;
+  std::map<Route, Positions> small;
   for (std::size_t i = 0; i < targets.size(); ++i) {
     const Route route{values[i].device(), targets[i].device()};
     if (targets[i].numel() == 0) continue;

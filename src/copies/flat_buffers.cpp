@@ -19,13 +19,13 @@ std::int64_t bytes_in(const at::Tensor& x) { return static_cast<std::int64_t>(x.
 
 }  // namespace
 
-std::vector<Bucket> buckets(at::TensorList tensors) {
+std::vector<Positions> buckets(at::TensorList tensors) {
   struct Filling {
     std::size_t bucket;
     std::int64_t bytes;
   };
   std::map<std::tuple<c10::DeviceType, c10::DeviceIndex, at::ScalarType>, Filling> filling;
-  std::vector<Bucket> all;
+  std::vector<Positions> all;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const auto& x = tensors[i];
     const auto [found, is_new] = filling.try_emplace(
@@ -42,9 +42,9 @@ std::vector<Bucket> buckets(at::TensorList tensors) {
   return all;
 }
 
-std::vector<at::Tensor> select(at::TensorList tensors, const Bucket& bucket) {
+std::vector<at::Tensor> select(at::TensorList tensors, const Positions& positions) {
   std::vector<at::Tensor> selected;
-  for (const auto i : bucket) selected.push_back(tensors[i]);
+  for (const auto i : positions) selected.push_back(tensors[i]);
   return selected;
 }
 
@@ -63,7 +63,7 @@ FlatLayout::FlatLayout(at::TensorList tensors) : begins(tensors.size()) {
 
 at::Tensor flatten(at::TensorList tensors) {
   const auto& first = tensors.front();
-  if (tensors.size() == 1 && first.is_contiguous() && is_plain(first))
+  if (tensors.size() == 1 && first.is_contiguous() && is_dense_and_resolved(first))
     return first.detach().view({first.numel()});
   const auto bytes = FlatLayout(tensors).bytes;
   auto flat = at::empty({bytes / static_cast<std::int64_t>(first.element_size())}, first.options());

@@ -12,15 +12,15 @@
 
 namespace use_gpu::detail {
 
-/// What travels together: positions in a list of tensors, all of one device and one dtype, and of
-/// at most 64 MB together; a larger tensor is alone in its bucket.
-using Bucket = std::vector<std::size_t>;
+/// Of some tensors in a list.
+using Positions = std::vector<std::size_t>;
 
-/// Each tensor of the list in one bucket, in its order.
-[[nodiscard]] std::vector<Bucket> buckets(at::TensorList tensors);
+/// What travels together: each tensor of the list in one bucket, in its order. A bucket's tensors are
+/// of one device and one dtype, and of at most 64 MB together; a larger one is alone in its bucket.
+[[nodiscard]] std::vector<Positions> buckets(at::TensorList tensors);
 
-/// The tensors of a bucket.
-[[nodiscard]] std::vector<at::Tensor> select(at::TensorList tensors, const Bucket& bucket);
+/// The tensors at those positions.
+[[nodiscard]] std::vector<at::Tensor> select(at::TensorList tensors, const Positions& positions);
 
 /// Where each of these tensors lies in a flat buffer; the same for all of equal sizes and dtypes.
 /// Each begins at a multiple of 8 bytes and of its dtype's size.

@@ -17,12 +17,12 @@ std::int64_t begin_of(const at::Tensor& x) {
   return x.storage_offset() * static_cast<std::int64_t>(x.element_size());
 }
 
-bool is_plain(const at::Tensor& x) {
+bool is_dense_and_resolved(const at::Tensor& x) {
   return x.is_non_overlapping_and_dense() && !x.is_conj() && !x.is_neg();
 }
 
 bool have_same_order(const at::Tensor& a, const at::Tensor& b) {
-  if (!is_plain(a) || !is_plain(b)) return false;
+  if (!is_dense_and_resolved(a) || !is_dense_and_resolved(b)) return false;
   for (std::int64_t d = 0; d < a.dim(); ++d) {
     if (a.size(d) != 1 && a.stride(d) != b.stride(d)) return false;
   }

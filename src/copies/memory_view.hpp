@@ -18,7 +18,7 @@ namespace use_gpu::detail {
 [[nodiscard]] std::int64_t begin_of(const at::Tensor& x);
 
 /// Whether x's values are its memory: no gaps between them, none conjugated or negated lazily.
-[[nodiscard]] bool is_plain(const at::Tensor& x);
+[[nodiscard]] bool is_dense_and_resolved(const at::Tensor& x);
 
 /// Whether the elements of two tensors of one shape lie in the same order, and are all there is.
 [[nodiscard]] bool have_same_order(const at::Tensor& a, const at::Tensor& b);

@@ -101,8 +101,9 @@ void copy_training_mode(const Module& from, Module& to) {
 }
 
 // One replica's gradients of the parameters with these names; zeros where there is none.
-Tensors gradients_of(const detail::NamedTensors& parameters, const std::vector<std::string>& names,
-                     const std::string& replica, detail::Differences& differences) {
+Tensors checked_gradients(const detail::NamedTensors& parameters,
+                          const std::vector<std::string>& names, const std::string& replica,
+                          detail::Differences& differences) {
   Tensors gradients;
   for (const auto& name : names) {
     const auto& parameter = parameters.at(name);
@@ -136,7 +137,7 @@ at::Tensor sum_on(c10::Device device, const Tensors& tensors) {
 // mean is only summed before. More than two devices reduce all at once, an equal part each.
 class BucketMean {
  public:
-  BucketMean(const std::vector<Tensors>& replicas, const detail::Bucket& bucket)
+  BucketMean(const std::vector<Tensors>& replicas, const detail::Positions& bucket)
       : count_(at::scalar_tensor(static_cast<std::int64_t>(replicas.size()),
                                  at::TensorOptions(at::kCPU).dtype(at::kDouble))) {
     Tensors flat;
@@ -246,7 +247,7 @@ USE_GPU_EXPORT void detail::average_gradients_of(const std::vector<ModuleRef>& r
   detail::Differences differences;
   for (const auto& all : parameters) {
     gradients.push_back(
-        gradients_of(all, names, detail::replica_name(gradients.size()), differences));
+        checked_gradients(all, names, detail::replica_name(gradients.size()), differences));
   }
   detail::throw_if_any(what, std::move(differences));
 

@@ -10,7 +10,7 @@
 #include "copies/bulk_copy.hpp"
 #include "device/device_check.hpp"
 #include "network_tensors/host_values.hpp"
-#include "tensor_files/checkpoint.hpp"
+#include "tensor_files/tensor_file_io.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {
 
@@ -21,12 +21,12 @@ std::map<std::string, at::Tensor> load_tensors(const std::filesystem::path& file
   const c10::InferenceMode no_inference_mode(false);
   const at::NoGradGuard no_grad;
   const auto present = detail::present_device(device);
-  const detail::Checkpoint checkpoint("load_tensors", file);
+  const detail::TensorFileReader reader("load_tensors", file);
   std::map<std::string, at::Tensor> tensors;
   std::vector<at::Tensor> values;
   std::vector<at::Tensor> targets;
-  for (const auto& stored : checkpoint.tensors()) {
-    values.push_back(checkpoint.value_of(stored));
+  for (const auto& stored : reader.tensors()) {
+    values.push_back(reader.value_of(stored));
     const auto& value = values.back();
     targets.push_back(at::empty(value.sizes(), value.options().device(present)));
     tensors.emplace(stored.name, targets.back());
@@ -39,7 +39,7 @@ void save_tensors(const std::map<std::string, at::Tensor>& tensors,
                   const std::filesystem::path& file) {
   const AllowTransfers certain;
   const c10::InferenceMode inference;
-  detail::write_checkpoint("save_tensors", detail::on_host(tensors, "save_tensors"), file);
+  detail::write_tensor_file("save_tensors", detail::on_host(tensors, "save_tensors"), file);
 }
 
 }  // namespace use_gpu

@@ -16,7 +16,7 @@ TEST(Buckets, HoldAtMost64MegabytesUnlessATensorIsLarger) {
   const std::vector<at::Tensor> tensors{megabytes(30), megabytes(34),
                                         megabytes(1),  megabytes(65),
                                         megabytes(1),  torch::empty({0}, torch::kByte)};
-  EXPECT_EQ(buckets(tensors), (std::vector<Bucket>{{0, 1}, {2}, {3}, {4, 5}}));
+  EXPECT_EQ(buckets(tensors), (std::vector<Positions>{{0, 1}, {2}, {3}, {4, 5}}));
   EXPECT_TRUE(buckets({}).empty());
 }
 
@@ -25,8 +25,8 @@ TEST(Buckets, HaveOneDeviceAndOneDtype) {
   const std::vector<at::Tensor> tensors{
       torch::ones({2}), torch::ones({2}, device), torch::ones({2}, torch::kDouble),
       torch::ones({2}), torch::ones({3}, device), torch::ones({}, torch::kDouble)};
-  const auto expected = device.is_cpu() ? std::vector<Bucket>{{0, 1, 3, 4}, {2, 5}}
-                                        : std::vector<Bucket>{{0, 3}, {1, 4}, {2, 5}};
+  const auto expected = device.is_cpu() ? std::vector<Positions>{{0, 1, 3, 4}, {2, 5}}
+                                        : std::vector<Positions>{{0, 3}, {1, 4}, {2, 5}};
   EXPECT_EQ(buckets(tensors), expected);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "tensor_files/checkpoint.hpp"
+#include "tensor_files/tensor_file_io.hpp"
 
 #include <use_gpu/errors.hpp>
 #include <use_gpu/log.hpp>
@@ -45,7 +45,7 @@ std::vector<StoredTensor> listed(std::vector<StoredTensor> tensors,
 
 }  // namespace
 
-Checkpoint::Checkpoint(const char* function, fs::path file)
+TensorFileReader::TensorFileReader(const char* function, fs::path file)
     : function_(function), file_(std::move(file)) {
   try {
     open();
@@ -54,7 +54,7 @@ Checkpoint::Checkpoint(const char* function, fs::path file)
   }
 }
 
-void Checkpoint::open() {
+void TensorFileReader::open() {
   if (!is_index(file_)) {
     tensors_ = read(file_);
     return;
@@ -71,7 +71,7 @@ void Checkpoint::open() {
   }
 }
 
-std::vector<StoredTensor> Checkpoint::read(const fs::path& file) {
+std::vector<StoredTensor> TensorFileReader::read(const fs::path& file) {
   auto parsed = parse_safetensors(opened_.emplace_back(file).bytes());
   if (!parsed.doubt.empty()) {
     log_message(LogLevel::warning, file_text(function_, file, parsed.doubt) +
@@ -80,7 +80,7 @@ std::vector<StoredTensor> Checkpoint::read(const fs::path& file) {
   return std::move(parsed.tensors);
 }
 
-at::Tensor Checkpoint::value_of(const StoredTensor& stored) const {
+at::Tensor TensorFileReader::value_of(const StoredTensor& stored) const {
   try {
     return to_tensor(stored);
   } catch (const std::runtime_error& error) {
@@ -88,8 +88,8 @@ at::Tensor Checkpoint::value_of(const StoredTensor& stored) const {
   }
 }
 
-void write_checkpoint(const char* function, const std::map<std::string, at::Tensor>& values,
-                      const fs::path& file) {
+void write_tensor_file(const char* function, const std::map<std::string, at::Tensor>& values,
+                       const fs::path& file) {
   try {
     if (is_index(file))
       throw std::runtime_error("a name that ends in .json is an index's; choose .safetensors");

@@ -18,10 +18,10 @@ namespace use_gpu::detail {
 
 /// A safetensors file that is open for reading; or, if its name ends in ".json", all files of which
 /// it is the index. Everything is checked when it is opened.
-class Checkpoint {
+class TensorFileReader {
  public:
   /// ParameterError if a file cannot be read, is damaged, or lacks a tensor that the index has.
-  Checkpoint(const char* function, std::filesystem::path file);
+  TensorFileReader(const char* function, std::filesystem::path file);
 
   /// Of these files, in the order in which they lie there; no name comes twice.
   [[nodiscard]] const std::vector<StoredTensor>& tensors() const noexcept { return tensors_; }
@@ -43,7 +43,7 @@ class Checkpoint {
 
 /// Writes a safetensors file of these tensors, which are contiguous and on the CPU, atomically and
 /// with checksums. ParameterError if that fails.
-void write_checkpoint(const char* function, const std::map<std::string, at::Tensor>& values,
-                      const std::filesystem::path& file);
+void write_tensor_file(const char* function, const std::map<std::string, at::Tensor>& values,
+                       const std::filesystem::path& file);
 
 }  // namespace use_gpu::detail

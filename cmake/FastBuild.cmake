@@ -13,17 +13,26 @@ if(PROJECT_IS_TOP_LEVEL)
   endif()
 endif()
 
-# use_gpu_precompile(<target> <headers>): the target's own precompiled headers.
-function(use_gpu_precompile target)
-  if(PROJECT_IS_TOP_LEVEL)
-    target_precompile_headers(${target} PRIVATE ${ARGN})
+# The target's sources that include large headers of LibTorch, themselves or by the tests' fault_actions.hpp, are
+# compiled with precompiled ones: those of <from>, or its own. For any other source, and for sources that are joined,
+# loading them would take longer than compiling.
+function(use_gpu_precompile_for target)
+  if(NOT PROJECT_IS_TOP_LEVEL OR CMAKE_UNITY_BUILD)
+    return()
   endif()
+  target_precompile_headers(${target} ${ARGN})
+  get_target_property(sources ${target} SOURCES)
+  list(FILTER sources INCLUDE REGEX "\\.cpp$")
+  foreach(source IN LISTS sources)
+    file(STRINGS ${source} large REGEX "#include (<torch/|\"fault_actions)")
+    if(NOT large)
+      set_property(SOURCE ${source} PROPERTY SKIP_PRECOMPILE_HEADERS ON)
+    endif()
+  endforeach()
 endfunction()
-
-# use_gpu_reuse_headers(<target> <from>): those of <from>, which has the same compile options.
+function(use_gpu_precompile target)
+  use_gpu_precompile_for(${target} PRIVATE ${ARGN})
+endfunction()
 function(use_gpu_reuse_headers target from)
-  get_target_property(headers ${from} PRECOMPILE_HEADERS)
-  if(headers)
-    target_precompile_headers(${target} REUSE_FROM ${from})
-  endif()
+  use_gpu_precompile_for(${target} REUSE_FROM ${from})
 endfunction()

@@ -36,7 +36,8 @@
 
 namespace {
 
-const auto runtime_count = reinterpret_cast<decltype(&simulated_cuda_count)>(dlsym(RTLD_DEFAULT, "simulated_cuda_count"));
+const auto runtime_count =
+    reinterpret_cast<decltype(&simulated_cuda_count)>(dlsym(RTLD_DEFAULT, "simulated_cuda_count"));
 
 struct Column {
   const char* name;

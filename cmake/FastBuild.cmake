@@ -13,9 +13,9 @@ if(PROJECT_IS_TOP_LEVEL)
   endif()
 endif()
 
-# The target's sources that include large headers of LibTorch, themselves or by the tests' fault_actions.hpp, are
-# compiled with precompiled ones: those of <from>, or its own. For any other source, and for sources that are joined,
-# loading them would take longer than compiling.
+# The target's sources that include large headers, of LibTorch or Google Test, are compiled with precompiled ones: those
+# of <from>, or its own. For any other source, and for sources that are joined, loading them would take longer than
+# compiling.
 function(use_gpu_precompile_for target)
   if(NOT PROJECT_IS_TOP_LEVEL OR CMAKE_UNITY_BUILD)
     return()
@@ -24,7 +24,7 @@ function(use_gpu_precompile_for target)
   get_target_property(sources ${target} SOURCES)
   list(FILTER sources INCLUDE REGEX "\\.cpp$")
   foreach(source IN LISTS sources)
-    file(STRINGS ${source} large REGEX "#include (<torch/|\"fault_actions)")
+    file(STRINGS ${source} large REGEX "#include <(torch/|gtest)")
     if(NOT large)
       set_property(SOURCE ${source} PROPERTY SKIP_PRECOMPILE_HEADERS ON)
     endif()

@@ -35,8 +35,6 @@ constexpr std::int64_t k_large_bytes = std::int64_t{1} << 20;
 constexpr std::size_t k_worth_a_parcel = 4;
 constexpr std::size_t k_worth_a_peer_parcel = 10;
 
-std::int64_t bytes_in(const at::Tensor& x) { return static_cast<std::int64_t>(x.nbytes()); }
-
 at::Tensor empty_bytes(std::int64_t bytes, c10::Device device, bool pinned = false) {
   return at::empty({bytes}, at::TensorOptions(at::kByte).device(device).pinned_memory(pinned));
 }

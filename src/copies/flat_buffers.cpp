@@ -15,8 +15,6 @@ namespace {
 
 constexpr std::int64_t k_bucket_bytes = std::int64_t{64} << 20;
 
-std::int64_t bytes_in(const at::Tensor& x) { return static_cast<std::int64_t>(x.nbytes()); }
-
 }  // namespace
 
 std::vector<Positions> buckets(at::TensorList tensors) {

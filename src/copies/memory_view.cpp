@@ -17,6 +17,8 @@ std::int64_t begin_of(const at::Tensor& x) {
   return x.storage_offset() * static_cast<std::int64_t>(x.element_size());
 }
 
+std::int64_t bytes_in(const at::Tensor& x) { return static_cast<std::int64_t>(x.nbytes()); }
+
 bool is_dense_and_resolved(const at::Tensor& x) {
   return x.is_non_overlapping_and_dense() && !x.is_conj() && !x.is_neg();
 }

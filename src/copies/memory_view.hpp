@@ -17,6 +17,9 @@ namespace use_gpu::detail {
 /// Where x begins in its storage, in bytes.
 [[nodiscard]] std::int64_t begin_of(const at::Tensor& x);
 
+/// The bytes of its values.
+[[nodiscard]] std::int64_t bytes_in(const at::Tensor& x);
+
 /// Whether x's values are its memory: no gaps between them, none conjugated or negated lazily.
 [[nodiscard]] bool is_dense_and_resolved(const at::Tensor& x);
 

@@ -17,8 +17,6 @@ using nlohmann::json;
 constexpr std::size_t k_most_bytes = 100'000'000;  // as the format's headers
 constexpr std::string_view k_weight_map = "weight_map";
 
-[[noreturn]] void fail(const std::string& what) { throw std::runtime_error(what); }
-
 // By its name alone: a file there may well be a link to another folder, as in download caches.
 bool is_in_folder(const std::string& file) {
   const std::filesystem::path path(file);
@@ -35,7 +33,7 @@ class IndexReader {
 
   bool start_object(std::size_t) {
     if (is_map_next()) {
-      if (std::exchange(has_map, true)) fail("it has weight_map twice");
+      if (std::exchange(has_map, true)) throw std::runtime_error("it has weight_map twice");
       in_map_ = true;
     } else {
       ignore();
@@ -50,14 +48,15 @@ class IndexReader {
   bool end_array() { return (--depth_, true); }
   bool key(std::string& name) {
     if (in_map_ && !names_.insert(name).second)
-      fail("its weight_map has " + in_quotes(name) + " twice");
+      throw std::runtime_error("its weight_map has " + in_quotes(name) + " twice");
     if (in_map_ || depth_ == 1) key_ = name;
     return true;
   }
   bool string(std::string& file) {
     if (!in_map_) return ignore();
     if (!is_in_folder(file))
-      fail(in_quotes(key_) + " is in " + in_quotes(file) + ", which is not in the index's folder");
+      throw std::runtime_error(in_quotes(key_) + " is in " + in_quotes(file) +
+                               ", which is not in the index's folder");
     index[file].insert(key_);
     return true;
   }
@@ -68,15 +67,15 @@ class IndexReader {
   bool number_float(double, const std::string&) { return ignore(); }
   bool binary(json::binary_t&) { return ignore(); }
   bool parse_error(std::size_t, const std::string&, const json::exception& error) {
-    fail("it is not valid JSON: " + clipped(error.what(), 150));
+    throw std::runtime_error("it is not valid JSON: " + clipped(error.what(), 150));
   }
 
  private:
   [[nodiscard]] bool is_map_next() const { return depth_ == 1 && key_ == k_weight_map; }
   // An element that has no meaning here, which in the map is an error.
   bool ignore() const {
-    if (in_map_) fail("its weight_map has no file name for " + in_quotes(key_));
-    if (is_map_next()) fail("its weight_map is not a JSON object");
+    if (in_map_) throw std::runtime_error("its weight_map has no file name for " + in_quotes(key_));
+    if (is_map_next()) throw std::runtime_error("its weight_map is not a JSON object");
     return true;
   }
 
@@ -89,14 +88,15 @@ class IndexReader {
 }  // namespace
 
 ShardedIndex parse_sharded_index(std::string_view text) {
-  if (text.size() > k_most_bytes) fail("it is larger than 100 MB");
+  if (text.size() > k_most_bytes) throw std::runtime_error("it is larger than 100 MB");
   // nlohmann's parser takes a zero byte for the end of the text.
   const auto begin = text.find_first_not_of(" \t\r\n");
   if (begin == text.npos || text[begin] != '{' || text.find('\0') != text.npos)
-    fail("it is not a JSON object, as the index of a sharded model is");
+    throw std::runtime_error("it is not a JSON object, as the index of a sharded model is");
   IndexReader reader;
   json::sax_parse(text.begin(), text.end(), &reader);
-  if (!reader.has_map) fail("it has no weight_map: is it the index of a sharded model?");
+  if (!reader.has_map)
+    throw std::runtime_error("it has no weight_map: is it the index of a sharded model?");
   return std::move(reader.index);
 }
 

@@ -13,7 +13,7 @@ listed = subprocess.run(["ninja", "-C", build, "-t", "targets", "all"], check=Tr
 targets = {line.rsplit(": ", 1)[0] for line in listed.splitlines()}
 found = set()
 for file in build.glob("**/CTestTestfile.cmake"):  # ctest itself does not tell the commands of what is not built yet
-    for name, command in re.findall(r"^add_test\(\[=\[(.*?)\]=\] (.*)\)$", file.read_text(), re.MULTILINE):
+    for name, command in re.findall(r"^add_test\(\[=\[(.*?)\]=\] (.*?)\)\nset_tests", file.read_text(), re.M | re.S):
         if re.search(sys.argv[2], name):
             found |= set(re.findall(rf"{re.escape(str(build))}/([^\s\";]+)", command))
 print(*sorted(found & targets))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What the tests share. Each test program runs with 0, 1, 2 and 8 simulated GPUs, and once more on
-// real ones where there are some (see main.cpp), so a test says how many it needs.
+// What the tests share. Each noun's tests run with 0, 1, 2 and 8 GPUs, so a test says how many it
+// needs.
 #pragma once
 
 #include <c10/core/DeviceGuard.h>

@@ -1,7 +1,8 @@
 # LibTorch and the headers of CUDA and NVML, by their files alone: LibTorch's CMake package asks for a CUDA compiler,
 # which nothing here needs.
 #   Torch_DIR         the folder of LibTorch's TorchConfig.cmake; by default of the torch that python3 has
-#   CUDAToolkit_ROOT  a CUDA Toolkit; by default the one beside LibTorch (pip's), on the PATH, or in /usr/local/cuda
+#   CUDAToolkit_ROOT  a CUDA Toolkit; by default what find_package(CUDAToolkit) has found before, pip's beside LibTorch,
+#                     or the one in CUDA_HOME or /usr/local/cuda
 # Sets SIMULATE_GPUS_TORCH (LibTorch's folder), SIMULATE_GPUS_TORCH_VERSION, SIMULATE_GPUS_CUDA_VERSION (the major
 # one), SIMULATE_GPUS_CUDA_INCLUDE_DIR and SIMULATE_GPUS_NVML_INCLUDE_DIR; defines simulate_gpus_libtorch.
 if(NOT Torch_DIR)
@@ -30,9 +31,11 @@ endif()
 set(SIMULATE_GPUS_CUDA_VERSION ${CMAKE_MATCH_1})
 
 file(GLOB beside ${SIMULATE_GPUS_TORCH}/../nvidia/cu*/include)
-set(folders HINTS ${CUDAToolkit_ROOT}/include ${beside} PATHS $ENV{CUDA_HOME}/include /usr/local/cuda/include)
+set(folders HINTS ${CUDAToolkit_ROOT}/include ${CUDAToolkit_INCLUDE_DIRS} ${beside}
+            PATHS $ENV{CUDA_HOME}/include /usr/local/cuda/include)
 # CUDA's headers include this one, which LibTorch's wheels do not bring.
-find_path(SIMULATE_GPUS_CUDA_INCLUDE_DIR crt/host_defines.h ${folders} DOC "The folder of cuda.h and crt/host_defines.h")
+find_path(SIMULATE_GPUS_CUDA_INCLUDE_DIR crt/host_defines.h ${folders}
+          DOC "The folder of cuda.h and crt/host_defines.h")
 find_path(SIMULATE_GPUS_NVML_INCLUDE_DIR nvml.h ${folders} DOC "The folder of nvml.h")
 if(NOT SIMULATE_GPUS_CUDA_INCLUDE_DIR OR NOT SIMULATE_GPUS_NVML_INCLUDE_DIR)
   message(FATAL_ERROR "CUDA's headers were not found. Beside LibTorch, pip installs them: "

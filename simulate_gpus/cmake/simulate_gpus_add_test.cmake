@@ -1,22 +1,26 @@
-# simulate_gpus_add_test(NAME <name> GPUS <count> COMMAND <command>...): a test that runs on that many GPUs, with a target
-# or a program as command. On real ones where the machine has as many, one such test at a time on each; on simulated ones otherwise, and everywhere
-# with SIMULATE_GPUS_ALWAYS. With GPUS 0 the command sees none.
+# simulate_gpus_add_test(NAME <name> GPUS <count> COMMAND <command>...): a test that runs on that many GPUs; the command
+# begins with a target or a program. On real GPUs where the machine has as many and CUDA_VISIBLE_DEVICES is not set, one
+# such test at a time on each; on simulated ones otherwise, and everywhere with SIMULATE_GPUS_ALWAYS. With GPUS 0 the
+# command sees none.
 include_guard(GLOBAL)
 
 # How many GPUs this machine has; asked once a configuration.
-if(SIMULATE_GPUS_ALWAYS)
-  set_property(GLOBAL PROPERTY SIMULATE_GPUS_REAL 0)
-else()
-  execute_process(COMMAND nvidia-smi --list-gpus OUTPUT_VARIABLE listed ERROR_QUIET)
+function(simulate_gpus_count_real)
+  set(listed "")
+  if(NOT SIMULATE_GPUS_ALWAYS AND NOT DEFINED ENV{CUDA_VISIBLE_DEVICES})
+    execute_process(COMMAND nvidia-smi --list-gpus OUTPUT_VARIABLE listed ERROR_QUIET)
+  endif()
   string(REGEX MATCHALL "GPU [0-9]+:" listed "${listed}")
   list(LENGTH listed count)
   set_property(GLOBAL PROPERTY SIMULATE_GPUS_REAL ${count})
-endif()
+endfunction()
+simulate_gpus_count_real()
 
 function(simulate_gpus_add_test)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;GPUS" "COMMAND")
   if(NOT arg_NAME OR NOT "${arg_GPUS}" MATCHES "^[0-9]+$" OR NOT arg_COMMAND OR arg_UNPARSED_ARGUMENTS)
-    message(FATAL_ERROR "simulate_gpus_add_test(NAME <name> GPUS <count> COMMAND <command>...) was called with: ${ARGV}")
+    message(FATAL_ERROR "simulate_gpus_add_test(NAME <name> GPUS <count> COMMAND <command>...) was called with: "
+                        "${ARGV}")
   endif()
   list(POP_FRONT arg_COMMAND program)
   if(TARGET ${program})
@@ -32,6 +36,8 @@ function(simulate_gpus_add_test)
     set_property(TEST ${arg_NAME} PROPERTY ENVIRONMENT_MODIFICATION CUDA_VISIBLE_DEVICES=unset:)
   else()
     math(EXPR last "${arg_GPUS} - 1")
+    set(locks "")
+    set(indices "")
     foreach(index RANGE ${last})
       list(APPEND locks real_gpu_${index})
       list(APPEND indices ${index})

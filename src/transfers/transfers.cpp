@@ -181,7 +181,7 @@ int reads_of_mode(const at::Tensor& x, std::int64_t dim) {
   return static_cast<int>(x.numel() / size) * (x.scalar_type() == at::kBool ? 2 : 5);
 }
 
-// How many values such a kernel reads. tests/ledger_truth_test.cpp checks this.
+// How many values such a kernel reads. tests/transfers/ledger_truth_test.cpp checks this.
 int reads_of(const std::string& name, c10::ArrayRef<c10::IValue> arguments) {
   const at::Tensor& self = arguments[0].toTensor();
   if (name == "nonzero" || name == "masked_select" || self.is_nested()) return 1;

@@ -20,8 +20,8 @@ Frame frame_at(std::uintptr_t address) {
 }
 
 TEST(SymbolsWithoutLibdw, NameAnExportedFunctionAndItsLibrary) {
-  const auto frame = frame_at(reinterpret_cast<std::uintptr_t>(&std::strtol) + 1);
-  EXPECT_NE(frame.function.find("strtol"), std::string::npos) << frame.function;
+  const auto frame = frame_at(reinterpret_cast<std::uintptr_t>(&std::rand) + 1);
+  EXPECT_EQ(frame.function, "rand");
   EXPECT_EQ(frame.object, "libc.so.6");
   EXPECT_EQ(frame.offset, 1U);
   EXPECT_EQ(frame.line, 0);

@@ -32,8 +32,8 @@ TEST(MemoryReportOnCuda, CountsThePoolOfAGraph) {
     EXPECT_GE(with.cached_bytes, before.cached_bytes + x.nbytes());
     EXPECT_LE(*with.free_bytes, *before.free_bytes - x.nbytes());
     if (test::simulated()) {
-      EXPECT_EQ(with.cached_bytes,
-                test::runtime_function<decltype(simulated_cuda_allocated_bytes)>("simulated_cuda_allocated_bytes")(0));
+      EXPECT_EQ(with.cached_bytes, test::runtime_function<decltype(simulated_cuda_allocated_bytes)>(
+                                       "simulated_cuda_allocated_bytes")(0));
     }
   }
   at::accelerator::emptyCache();

@@ -25,8 +25,8 @@ using test::has;
 constexpr std::int64_t k_mib = std::int64_t{1} << 20;
 
 bool has_context(int index) {
-  return test::runtime_function<decltype(simulated_cuda_has_context)>(
-      "simulated_cuda_has_context")(index);
+  return test::runtime_function<decltype(simulated_cuda_has_context)>("simulated_cuda_has_context")(
+      index);
 }
 
 std::uint64_t runtime_bytes(const char* what, int index) {
@@ -45,8 +45,7 @@ class OtherProcesses {
 
   static void use(int index, std::int64_t bytes) {
     test::runtime_function<decltype(simulated_cuda_set_bytes_of_others)>(
-        "simulated_cuda_set_bytes_of_others")(
-        index, static_cast<std::uint64_t>(bytes));
+        "simulated_cuda_set_bytes_of_others")(index, static_cast<std::uint64_t>(bytes));
   }
 };
 

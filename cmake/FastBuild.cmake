@@ -4,7 +4,7 @@ if(PROJECT_IS_TOP_LEVEL)
   find_program(USE_GPU_CCACHE ccache DOC "ccache, which keeps compiled sources")
   if(USE_GPU_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
     # BASEDIR, NOHASHDIR: another clone finds what this one has compiled. The size is above that of all presets, with
-    # a precompiled header of 0.3 GB each.
+    # some precompiled headers of 0.5 GB each.
     set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
         CCACHE_MAXSIZE=30G CCACHE_SLOPPINESS=pch_defines,time_macros ${USE_GPU_CCACHE})
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
@@ -30,6 +30,8 @@ function(use_gpu_precompile_for target)
     endif()
   endforeach()
 endfunction()
+
+# use_gpu_precompile(<target> <headers>), use_gpu_reuse_headers(<target> <from>)
 function(use_gpu_precompile target)
   use_gpu_precompile_for(${target} PRIVATE ${ARGN})
 endfunction()

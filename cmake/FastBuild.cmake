@@ -3,10 +3,11 @@
 if(PROJECT_IS_TOP_LEVEL)
   find_program(USE_GPU_CCACHE ccache DOC "ccache, which keeps compiled sources")
   if(USE_GPU_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-    # BASEDIR, NOHASHDIR: another clone finds what this one has compiled. The size is above that of all presets, with
-    # some precompiled headers of 0.5 GB each.
+    # BASEDIR, NOHASHDIR: another clone finds what this one has compiled. DEPEND: what a source includes is read from
+    # the compiler's own list, so nothing is preprocessed twice. The size is above that of all presets, with some
+    # precompiled headers of 0.5 GB each.
     set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
-        CCACHE_MAXSIZE=30G CCACHE_SLOPPINESS=pch_defines,time_macros ${USE_GPU_CCACHE})
+        CCACHE_DEPEND=1 CCACHE_MAXSIZE=30G CCACHE_SLOPPINESS=pch_defines,time_macros ${USE_GPU_CCACHE})
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
       add_compile_options(-fpch-preprocess)  # else ccache cannot tell which precompiled header was read
     endif()

@@ -18,7 +18,8 @@ endif()
 # of <from>, or its own. For any other source, and for sources that are joined, loading them would take longer than
 # compiling.
 function(use_gpu_precompile_for target)
-  if(NOT PROJECT_IS_TOP_LEVEL OR CMAKE_UNITY_BUILD)
+  get_target_property(joined ${target} UNITY_BUILD)
+  if(NOT PROJECT_IS_TOP_LEVEL OR joined)
     return()
   endif()
   target_precompile_headers(${target} ${ARGN})

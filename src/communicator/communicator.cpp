@@ -7,24 +7,20 @@
 #include <use_gpu/device.hpp>
 #include <use_gpu/errors.hpp>
 #include <use_gpu/log.hpp>
-#include <use_gpu/transfers.hpp>
 
-#include <array>
 #include <set>
-#include <sstream>
 #include <utility>
 
 #include "communicator/endpoint.hpp"
 #include "communicator/group_state.hpp"
 #include "communicator/nccl_backend_cuda.hpp"
-#include "communicator/wire_tensor.hpp"
 #include "messages/error_text.hpp"
 #include "messages/message.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {
 namespace {
 
-using Backend = c10::intrusive_ptr<c10d::Backend>;
+using detail::Backend;
 
 // Gloo and the store's server write to connections whose peer may be gone; SIGPIPE would then end
 // the process (Python ignores it). Threads started in this scope inherit that it is blocked; for
@@ -78,27 +74,38 @@ c10::Device device_of(const detail::LaunchEnvironment& launch) {
                     "(CUDA_VISIBLE_DEVICES=).");
 }
 
-// What to do where NCCL does not start.
-const char* nccl_hint(const std::string& cause) {
+detail::Peer self_of(const detail::LaunchEnvironment& launch, c10::Device device) {
+  const bool needs_own_gpu = num_gpus() > 0 && launch.local_rank >= num_gpus();
+  return {launch.rank,   launch.size, detail::local_address(launch), detail::gpu_id(device),
+          needs_own_gpu, /*mark=*/{}};
+}
+
+std::string who(const detail::Membership& own) {
+  return "Communicator::join: rank " + std::to_string(own.rank) + ", at " + own.self().address;
+}
+
+Backend connect(const detail::Membership& own, const c10::intrusive_ptr<c10d::Store>& store) try {
+  return make_gloo(store, own.rank, own.size(), own.self().address, own.timeout);
+} catch (const std::exception& error) {
+  throw CommunicatorError(who(own) + ", cannot connect to the others: " +
+                          detail::error_cause(error) + ". Rank 0 is at " + own.peers[0].address +
+                          "; every rank must reach every other, on any port.");
+}
+
+Backend connect_nccl(const detail::Membership& own,
+                     const c10::intrusive_ptr<c10d::Store>& store) try {
+  return detail::make_nccl(store, own.rank, own.size(), own.device, own.timeout);
+} catch (const CommunicatorError&) {
+  throw;
+} catch (const std::exception& error) {
+  const auto cause = detail::error_cause(error);
   const bool is_memory = cause.find("/dev/shm") != std::string::npos ||
                          cause.find("shared memory") != std::string::npos;
-  return is_memory ? ". In a container give /dev/shm more (docker run --shm-size=1g)."
-                   : ". Every rank must reach every other, on any port; NCCL_DEBUG=INFO shows "
-                     "what NCCL tried.";
-}
-
-const char* name_of(ReduceOp how) {
-  constexpr std::array k_names = {"sum", "mean", "min", "max"};
-  return k_names[static_cast<std::size_t>(how)];
-}
-
-// What has to be the same on all ranks, as one text.
-std::string call_text(const char* operation, const at::Tensor& x, const std::string& how,
-                      bool by_nccl) {
-  std::ostringstream text;
-  text << operation << ' ' << how << ' ' << c10::getDtypeNames(x.scalar_type()).first << x.sizes()
-       << (by_nccl ? " by NCCL" : " by Gloo");
-  return text.str();
+  throw CommunicatorError(
+      who(own) + ", cannot start NCCL on " + own.device.str() + ": " + cause +
+      (is_memory ? ". In a container give /dev/shm more (docker run --shm-size=1g)."
+                 : ". Every rank must reach every other, on any port; NCCL_DEBUG=INFO shows what "
+                   "NCCL tried."));
 }
 
 }  // namespace
@@ -118,95 +125,34 @@ Communicator Communicator::join(std::chrono::milliseconds timeout) {
                         " ms was requested; use 1 ms to a year.");
   }
   const auto launch = detail::read_launch_environment();
-  auto state = std::make_unique<detail::GroupState>(launch ? device_of(*launch) : try_gpu());
-  state->timeout = timeout;
-  if (!launch || launch->size == 1) return Communicator(std::move(state));
-  state->rank = launch->rank;
-  state->size = launch->size;
+  const auto device = launch ? device_of(*launch) : try_gpu();
+  if (!launch || launch->size == 1)
+    return Communicator(std::make_unique<detail::GroupState>(detail::Membership{device, timeout}));
 
   const SigpipeBlocked blocked;
-  detail::Peer self{detail::local_address(*launch), detail::gpu_id(state->device),
-                    /*needs_own_gpu=*/num_gpus() > 0 && launch->local_rank >= num_gpus()};
-  try {
-    self.lifeline_port = state->lifeline.listen(self.address);
-  } catch (const std::system_error& error) {
-    detail::throw_not_joined(*launch, error.what());
-  }
-  auto [store, peers] = detail::meet(*launch, self, timeout);
-  state->peers = std::move(peers);
-  const auto who =
-      "Communicator::join: rank " + std::to_string(state->rank) + ", at " + self.address;
-  try {
-    std::vector<detail::Lifeline::Place> places;
-    for (const auto& peer : state->peers) places.push_back({peer.address, peer.lifeline_port});
-    state->lifeline.connect(state->rank, places, std::chrono::steady_clock::now() + timeout);
-    state->gloo = make_gloo(store, state->rank, state->size, self.address, timeout);
-  } catch (const std::exception& error) {
-    throw CommunicatorError(who + ", cannot connect to the others: " + detail::error_cause(error) +
-                            ". Rank 0 is at " + state->peers[0].address +
-                            "; every rank must reach every other, on any port.");
-  }
-  if (nccl_connects(state->peers)) {
-    try {
-      state->nccl = detail::make_nccl(store, state->rank, state->size, state->device, timeout);
-    } catch (const CommunicatorError&) {
-      throw;
-    } catch (const std::exception& error) {
-      const auto cause = detail::error_cause(error);
-      throw CommunicatorError(who + ", cannot start NCCL on " + state->device.str() + ": " + cause +
-                              nccl_hint(cause));
-    }
-  }
-  // Rank 0 may serve the store, and must not leave while others still read from it.
-  auto group = Communicator(std::move(state));
-  group.barrier();
+  auto [store, peers] = detail::meet(*launch, self_of(*launch, device), timeout);
+  detail::Membership own{device, timeout, launch->rank, std::move(peers)};
+  own.gloo = connect(own, store);
+  if (nccl_connects(own.peers)) own.nccl = connect_nccl(own, store);
+  auto group = Communicator(std::make_unique<detail::GroupState>(std::move(own)));
+  group
+      .barrier();  // rank 0 may serve the store, and must not leave while others still read from it
   log_message(LogLevel::debug, "Communicator: rank " + std::to_string(group.rank()) + " of " +
-                                   std::to_string(group.size()) + " at " + self.address + ", " +
+                                   std::to_string(group.size()) + " at " +
+                                   group.state_->self().address + ", " +
                                    group.backend()->getBackendName() + ", restart " +
                                    std::to_string(launch->restarts));
   return group;
 }
 
 int Communicator::rank() const noexcept { return state_->rank; }
-int Communicator::size() const noexcept { return state_->size; }
+int Communicator::size() const noexcept { return state_->size(); }
 c10::Device Communicator::device() const noexcept { return state_->device; }
 
 void Communicator::all_reduce(const at::Tensor& x, ReduceOp how) {
-  const AllowTransfers certain;
-  const c10::InferenceMode inference;  // so nothing is recorded, and inference tensors are taken
-  const bool by_nccl = state_->by_nccl(x);
-  at::Tensor wire;
-  state_->prepare("all_reduce", [&] {
-    detail::check_sendable("all_reduce", x);
-    detail::check_reducible(x, how);
-    const auto dtype = detail::reduction_dtype(x.scalar_type(), how);
-    if (size() > 1) wire = detail::to_wire(x, *dtype, !by_nccl);
-  });
-  if (size() == 1) return;
-  state_->compare_calls("all_reduce", call_text("all_reduce", x, name_of(how), by_nccl));
-  state_->all_reduce("all_reduce", wire, how, by_nccl);
-  detail::from_wire(wire, x);
+  state_->call("all_reduce", x, how);
 }
-
-void Communicator::broadcast(const at::Tensor& x, int root) {
-  const AllowTransfers certain;
-  const c10::InferenceMode inference;
-  const bool by_nccl = state_->by_nccl(x);
-  at::Tensor wire;
-  state_->prepare("broadcast", [&] {
-    detail::check_sendable("broadcast", x);
-    if (const auto trouble = detail::trouble_with_root(root, size()); !trouble.empty()) {
-      throw ArgumentError("broadcast: " + trouble);
-    }
-    if (size() > 1) wire = detail::to_wire(x, x.scalar_type(), !by_nccl);
-  });
-  if (size() == 1) return;
-  state_->compare_calls("broadcast",
-                        call_text("broadcast", x, "from " + std::to_string(root), by_nccl));
-  state_->broadcast("broadcast", wire, root, by_nccl);
-  if (rank() != root) detail::from_wire(wire, x);
-}
-
+void Communicator::broadcast(const at::Tensor& x, int root) { state_->call("broadcast", x, root); }
 void Communicator::barrier() {
   if (size() > 1) state_->compare_calls("barrier", "barrier");
 }

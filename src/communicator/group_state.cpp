@@ -6,12 +6,12 @@
 #include <c10/util/ConstexprCrc.h>
 #include <use_gpu/errors.hpp>
 #include <use_gpu/log.hpp>
+#include <use_gpu/transfers.hpp>
 
 #include <algorithm>
 #include <array>
 #include <future>
-#include <optional>
-#include <stdexcept>
+#include <sstream>
 #include <thread>
 #include <utility>
 
@@ -20,6 +20,25 @@
 #include "messages/message.hpp"
 
 namespace use_gpu::detail {
+namespace {
+
+// What has to be the same on all ranks, as one text.
+std::string call_text(const std::string& operation, const at::Tensor& x, Collective what,
+                      bool by_nccl) {
+  constexpr std::array k_names = {"sum", "mean", "min", "max"};
+  std::ostringstream text;
+  text << operation << ' ';
+  if (const auto* root = std::get_if<int>(&what)) {
+    text << "from " << *root;
+  } else {
+    text << k_names[static_cast<std::size_t>(std::get<ReduceOp>(what))];
+  }
+  text << ' ' << c10::getDtypeNames(x.scalar_type()).first << x.sizes()
+       << (by_nccl ? " by NCCL" : " by Gloo");
+  return text.str();
+}
+
+}  // namespace
 
 GroupState::~GroupState() {
   if (!nccl) return;
@@ -42,6 +61,33 @@ bool GroupState::by_nccl(const at::Tensor& x) const {
   return nccl && x.defined() && x.device() == device;
 }
 
+at::Tensor GroupState::wire_of(const at::Tensor& x, Collective what) const {
+  const auto* how = std::get_if<ReduceOp>(&what);
+  const auto dtype = how == nullptr ? x.scalar_type() : *reduction_dtype(x.scalar_type(), *how);
+  return to_wire(x, dtype, /*through_host=*/!by_nccl(x));
+}
+
+void GroupState::call(const std::string& operation, const at::Tensor& x, Collective what) {
+  const AllowTransfers certain;
+  const c10::InferenceMode inference;  // so nothing is recorded, and inference tensors are taken
+  at::Tensor wire;
+  try {
+    check_collective(operation, x, what, size());
+    if (size() > 1) wire = wire_of(x, what);
+  } catch (...) {
+    if (failure.empty()) {
+      try {  // so that the others get an error too
+        compare_calls(operation, operation + " was refused on a rank");
+      } catch (const ArgumentError&) {  // this rank's own error says more
+      }
+    }
+    throw;
+  }
+  if (size() == 1) return;
+  compare_calls(operation, call_text(operation, x, what, by_nccl(x)));
+  send_wire(operation, wire, x, what);
+}
+
 CallComparison GroupState::compare_calls(const std::string& operation, const std::string& call,
                                          std::int64_t network, std::int64_t choice, bool refuses) {
   if (!failure.empty()) {
@@ -52,7 +98,7 @@ CallComparison GroupState::compare_calls(const std::string& operation, const std
   // Equal on all ranks if max(x) == min(x), which is ~max(~x).
   std::array<std::int64_t, 7> most{
       number, ~number, network, ~network, choice, ~choice, refuses ? rank : -1};
-  if (size > 1) {
+  if (size() > 1) {
     run(operation, /*on_nccl=*/false, [&](c10d::Backend& backend) {
       std::vector<at::Tensor> tensors{
           at::from_blob(most.data(), {static_cast<std::int64_t>(most.size())}, at::kLong)};
@@ -71,61 +117,54 @@ CallComparison GroupState::compare_calls(const std::string& operation, const std
   return {most[2] == ~most[3], most[4] == ~most[5], static_cast<int>(most[6])};
 }
 
-void GroupState::prepare(const std::string& operation, const std::function<void()>& work) {
-  try {
-    work();
-  } catch (...) {
-    if (failure.empty()) {
-      try {
-        compare_calls(operation, operation + " was refused on a rank");
-      } catch (const ArgumentError&) {  // this rank's own error says more
-      }
-    }
-    throw;
-  }
-}
-
 void GroupState::take_part(const std::string& operation, const std::function<void()>& work) {
   try {
     work();
   } catch (const std::exception& error) {
-    if (failure.empty() && size > 1) leave(operation, error_cause(error));
+    if (failure.empty() && size() > 1) leave(operation, error_cause(error));
     throw;
   }
 }
 
-void GroupState::all_reduce(const std::string& operation, const at::Tensor& wire, ReduceOp how,
-                            bool on_nccl) {
-  using RedOp = c10d::ReduceOp::RedOpType;
-  std::vector<at::Tensor> tensors{wire.is_complex() ? at::view_as_real(wire) : wire};
-  c10d::AllreduceOptions options;
-  options.timeout = timeout;
-  options.reduceOp = how == ReduceOp::min   ? RedOp::MIN
-                     : how == ReduceOp::max ? RedOp::MAX
-                                            : RedOp::SUM;
-  run(operation, on_nccl,
-      [&](c10d::Backend& backend) { return backend.allreduce(tensors, options); });
-  if (how == ReduceOp::mean) wire.div_(size);
+void GroupState::send(const std::string& operation, const at::Tensor& x, Collective what) {
+  send_wire(operation, wire_of(x, what), x, what);
 }
 
-void GroupState::broadcast(const std::string& operation, const at::Tensor& wire, int root,
-                           bool on_nccl) {
-  std::vector<at::Tensor> bytes{wire.flatten().view(at::kByte)};  // both backends can send bytes
-  c10d::BroadcastOptions options;
-  options.timeout = timeout;
-  options.rootRank = root;
-  run(operation, on_nccl,
-      [&](c10d::Backend& backend) { return backend.broadcast(bytes, options); });
+void GroupState::send_wire(const std::string& operation, const at::Tensor& wire,
+                           const at::Tensor& x, Collective what) {
+  if (const auto* root = std::get_if<int>(&what)) {
+    std::vector<at::Tensor> bytes{wire.flatten().view(at::kByte)};  // both backends can send bytes
+    c10d::BroadcastOptions options;
+    options.timeout = timeout;
+    options.rootRank = *root;
+    run(operation, by_nccl(x),
+        [&](c10d::Backend& backend) { return backend.broadcast(bytes, options); });
+    if (*root == rank) return;
+  } else {
+    using RedOp = c10d::ReduceOp::RedOpType;
+    const auto how = std::get<ReduceOp>(what);
+    std::vector<at::Tensor> tensors{wire.is_complex() ? at::view_as_real(wire) : wire};
+    c10d::AllreduceOptions options;
+    options.timeout = timeout;
+    options.reduceOp = how == ReduceOp::min   ? RedOp::MIN
+                       : how == ReduceOp::max ? RedOp::MAX
+                                              : RedOp::SUM;
+    run(operation, by_nccl(x),
+        [&](c10d::Backend& backend) { return backend.allreduce(tensors, options); });
+    if (how == ReduceOp::mean) wire.div_(size());
+  }
+  from_wire(wire, x);
 }
 
 void GroupState::run(const std::string& operation, bool on_nccl, const Start& start) {
+  constexpr std::chrono::seconds k_grace(5);  // Gloo's own error at the time-out says more
   c10::intrusive_ptr<c10d::Work> work;
   try {
     work = start(on_nccl ? *nccl : *gloo);
     if (on_nccl) {
       wait_for_nccl(*work, timeout);
     } else {
-      wait_for_gloo(*work);
+      work->wait(timeout + k_grace);
     }
   } catch (const std::exception& error) {
     // Gloo's threads block each other, and would never be joined.
@@ -138,37 +177,10 @@ void GroupState::run(const std::string& operation, bool on_nccl, const Start& st
   }
 }
 
-// Gloo's own errors come first: of its time-out, and of a rank that has gone. Where it does not
-// notice that one, the lifeline does.
-void GroupState::wait_for_gloo(c10d::Work& work) {
-  using Clock = std::chrono::steady_clock;
-  constexpr std::chrono::milliseconds k_slice(500), k_grace(5000);
-  const auto end = Clock::now() + timeout + k_grace;
-  std::optional<Clock::time_point> noticed;
-  while (!work.isCompleted() && Clock::now() < end) {
-    try {
-      work.wait(k_slice);
-      return;
-    } catch (const std::exception&) {
-      if (work.isCompleted()) break;  // else the slice is over
-    }
-    const int gone = lifeline.lost();
-    if (gone < 0) continue;
-    if (!noticed) noticed = Clock::now();
-    if (Clock::now() > *noticed + k_grace) {
-      throw std::runtime_error("the process of rank " + std::to_string(gone) + ", at " +
-                               peers[static_cast<std::size_t>(gone)].address +
-                               ", has ended or left");
-    }
-  }
-  work.wait(std::chrono::milliseconds(1));  // throws the operation's error, if there is one
-}
-
 // So that the other ranks, which may wait for this one, notice at once.
 void GroupState::leave(const std::string& operation, const std::string& cause) {
-  failure = operation + " on rank " + std::to_string(rank) + " of " + std::to_string(size) +
+  failure = operation + " on rank " + std::to_string(rank) + " of " + std::to_string(size()) +
             " failed: " + cause + at_those_addresses(cause);
-  lifeline.leave();
   try {
     gloo.reset();  // closes connections; NCCL's abort may wait for ranks that did not notice yet
     if (const auto leaving = std::exchange(nccl, nullptr)) leaving->abort();

@@ -9,10 +9,12 @@
 
 #include <functional>
 
-#include "communicator/lifeline.hpp"
 #include "communicator/rendezvous.hpp"
+#include "communicator/wire_tensor.hpp"
 
 namespace use_gpu::detail {
+
+using Backend = c10::intrusive_ptr<c10d::Backend>;
 
 /// What the comparison found.
 struct CallComparison {
@@ -20,15 +22,28 @@ struct CallComparison {
   int refusing_rank;  // the highest; -1 if none refuses
 };
 
-class GroupState {
+/// What join() found and made.
+struct Membership {
+  c10::Device device;
+  std::chrono::milliseconds timeout;
+  int rank = 0;
+  std::vector<Peer> peers = {{}};
+  Backend gloo = {};  // in a group of one: null until first use
+  Backend nccl = {};  // where each rank has a CUDA GPU
+
+  [[nodiscard]] int size() const { return static_cast<int>(peers.size()); }
+  [[nodiscard]] const Peer& self() const { return peers[static_cast<std::size_t>(rank)]; }
+};
+
+class GroupState : public Membership {
  public:
-  explicit GroupState(c10::Device own) : device(own) {}
+  explicit GroupState(Membership own) : Membership(std::move(own)) {}
   ~GroupState();
   GroupState(const GroupState&) = delete;
   GroupState& operator=(const GroupState&) = delete;
 
-  /// Whether x is sent by NCCL: only if it is on this rank's own GPU.
-  [[nodiscard]] bool by_nccl(const at::Tensor& x) const;
+  /// A whole call: x is checked, the calls are compared, x is sent. What Communicator says of it.
+  void call(const std::string& operation, const at::Tensor& x, Collective what);
 
   /// The first message of every call, small and always of the same size: with different sizes Gloo
   /// ends the process, with different dtypes values are wrong. ArgumentError on every rank unless
@@ -37,30 +52,22 @@ class GroupState {
                                std::int64_t network = 0, std::int64_t choice = 0,
                                bool refuses = false);
 
-  /// What a rank does before the calls are compared. If it throws, the others get an error then.
-  void prepare(const std::string& operation, const std::function<void()>& work);
-
   /// What a rank does once the calls are compared. If it throws, the rank leaves, so that none waits.
   void take_part(const std::string& operation, const std::function<void()>& work);
 
-  /// In place, on the result of to_wire(). Returns when done; on an error this rank leaves.
-  void all_reduce(const std::string& operation, const at::Tensor& wire, ReduceOp how, bool on_nccl);
-  void broadcast(const std::string& operation, const at::Tensor& wire, int root, bool on_nccl);
+  /// x in place, by a message of its own, once the calls are compared: in take_part.
+  void send(const std::string& operation, const at::Tensor& x, Collective what);
 
-  int rank = 0;
-  int size = 1;
-  c10::Device device;
-  std::chrono::milliseconds timeout{};
-  std::vector<Peer> peers;
-  Lifeline lifeline;                       // not connected in a group of one
-  c10::intrusive_ptr<c10d::Backend> gloo;  // in a group of one: null until first use
-  c10::intrusive_ptr<c10d::Backend> nccl;  // where each rank has a CUDA GPU
-  std::string failure;                     // why the group is no longer usable
+  std::string failure;  // why the group is no longer usable
 
  private:
   using Start = std::function<c10::intrusive_ptr<c10d::Work>(c10d::Backend&)>;
+  /// Whether x is sent by NCCL: only if it is on this rank's own GPU.
+  [[nodiscard]] bool by_nccl(const at::Tensor& x) const;
+  [[nodiscard]] at::Tensor wire_of(const at::Tensor& x, Collective what) const;
+  void send_wire(const std::string& operation, const at::Tensor& wire, const at::Tensor& x,
+                 Collective what);
   void run(const std::string& operation, bool on_nccl, const Start& start);
-  void wait_for_gloo(c10d::Work& work);
   void leave(const std::string& operation, const std::string& cause);
   [[nodiscard]] std::string at_those_addresses(const std::string& cause) const;
 };

@@ -15,7 +15,6 @@
 #include <use_gpu/transfers.hpp>
 
 #include <map>
-#include <optional>
 #include <sstream>
 
 #include "communicator/group_state.hpp"
@@ -98,24 +97,14 @@ std::vector<at::Tensor> gradients_to_send(const detail::NamedTensors& all,
   return gradients;
 }
 
-// Sends the tensors in few messages: broadcasts them if there is a root, else averages them over the
-// ranks. A rank that cannot go on leaves, so that none waits.
+// Sends the tensors in few messages. A rank that cannot go on leaves, so that none waits.
 void exchange(detail::GroupState& state, const std::string& function,
-              const std::vector<at::Tensor>& tensors, std::optional<int> root) {
+              const std::vector<at::Tensor>& tensors, detail::Collective what) {
   for (const auto& bucket : detail::buckets(tensors)) {
     const auto together = detail::select(tensors, bucket);
     const auto flat = detail::flatten(together);
-    const bool on_nccl = state.by_nccl(flat);
-    const auto dtype = flat.scalar_type();
-    const auto wire = detail::to_wire(
-        flat, root ? dtype : *detail::reduction_dtype(dtype, ReduceOp::mean), !on_nccl);
-    if (root) {
-      state.broadcast(function, wire, *root, on_nccl);
-    } else {
-      state.all_reduce(function, wire, ReduceOp::mean, on_nccl);
-    }
-    if (root == state.rank) continue;
-    detail::from_wire(wire, flat);
+    state.send(function, flat, what);
+    if (what == detail::Collective(state.rank)) continue;  // the root has its values
     const detail::EachCopy copies(detail::unflatten(flat, together), together);
     detail::write_with_retry([&] { copies.run(); });
   }
@@ -179,10 +168,11 @@ void average_gradients(ModuleRef net, Communicator& group) {
   state.take_part("average_gradients", [&] {
     if (!same_choice) {
       const auto count = static_cast<std::int64_t>(has_gradient.size());
-      state.all_reduce("average_gradients", at::from_blob(has_gradient.data(), {count}, at::kLong),
-                       ReduceOp::max, /*on_nccl=*/false);
+      state.send("average_gradients", at::from_blob(has_gradient.data(), {count}, at::kLong),
+                 ReduceOp::max);
     }
-    exchange(state, "average_gradients", gradients_to_send(all, names, has_gradient), std::nullopt);
+    exchange(state, "average_gradients", gradients_to_send(all, names, has_gradient),
+             ReduceOp::mean);
   });
 }
 

@@ -7,7 +7,6 @@
 #include <c10/util/intrusive_ptr.h>
 
 #include <chrono>
-#include <exception>
 #include <string>
 #include <vector>
 
@@ -21,10 +20,12 @@ namespace use_gpu::detail {
 
 /// What each rank tells the others about itself.
 struct Peer {
+  int rank = 0;
+  int size = 1;                // its WORLD_SIZE
   std::string address;         // where its Gloo listens: the local address that reaches MASTER_ADDR
   std::string gpu;             // its gpu_id
   bool needs_own_gpu = false;  // its LOCAL_RANK is past the GPUs that it sees: it sees only its own
-  int lifeline_port = 0;       // at that address
+  std::string mark;            // made by meet(): random, another one after a restart
 };
 
 struct Rendezvous {
@@ -32,9 +33,10 @@ struct Rendezvous {
   std::vector<Peer> peers;                // by rank
 };
 
-/// Returns when all ranks joined. CommunicatorError after the time-out, with the ranks that did; at
-/// once if the port is taken or an address cannot be used; when all are there, if ranks share a GPU
-/// that one of them needs; then, or at the time-out, if a rank has another WORLD_SIZE.
+/// Returns when all ranks joined. CommunicatorError after the time-out, with the ranks that did, or
+/// if there is another process of this rank; at once if the port is taken or an address cannot be
+/// used; when all are there, if ranks share a GPU that one of them needs; then, or at the time-out,
+/// if a rank has another WORLD_SIZE.
 [[nodiscard]] Rendezvous meet(const LaunchEnvironment& launch, const Peer& self,
                               std::chrono::milliseconds timeout);
 

@@ -9,30 +9,11 @@
 #include "network_tensors/parameter_differences.hpp"
 
 namespace use_gpu::detail {
-namespace {
-
-[[noreturn]] void refuse(const char* operation, const at::Tensor& x, const std::string& why) {
-  throw ArgumentError(std::string(operation) + ": " + describe(x) + ' ' + why);
-}
-
-}  // namespace
 
 std::string trouble_with_root(int root, int size) {
   if (root >= 0 && root < size) return {};
   return "there is no rank " + std::to_string(root) + " in a group of " + std::to_string(size) +
          "; the root is one of 0 to " + std::to_string(size - 1) + '.';
-}
-
-void check_sendable(const char* operation, const at::Tensor& x) {
-  if (!x.defined()) throw ArgumentError(std::string(operation) + ": the tensor is undefined.");
-  if (const auto trouble = trouble_with(x); !trouble.empty()) {
-    refuse(operation, x, "is " + trouble + ": only dense tensors with values can be sent.");
-  }
-  if (at::has_internal_overlap(x) == at::MemOverlap::Yes) {
-    refuse(operation, x,
-           "has overlapping elements (expand?), so it cannot be written to. Send its "
-           "clone().");
-  }
 }
 
 std::optional<at::ScalarType> reduction_dtype(at::ScalarType dtype, ReduceOp how) {
@@ -66,14 +47,26 @@ std::optional<at::ScalarType> reduction_dtype(at::ScalarType dtype, ReduceOp how
   return std::nullopt;
 }
 
-void check_reducible(const at::Tensor& x, ReduceOp how) {
-  if (reduction_dtype(x.scalar_type(), how)) return;
-  refuse("all_reduce", x,
-         how == ReduceOp::mean
-             ? "has a dtype without a mean. Convert it, say to float64, or use sum."
-             : "has an unsupported dtype: sum, min and max take float16, bfloat16, float32, "
-               "float64, uint8 and int8 to int64; sum also takes complex64 and complex128; min "
-               "and max also take bool.");
+void check_collective(const std::string& operation, const at::Tensor& x, Collective what,
+                      int size) {
+  const auto refuse = [&](const std::string& why) { throw ArgumentError(operation + ": " + why); };
+  if (!x.defined()) refuse("the tensor is undefined.");
+  if (const auto trouble = trouble_with(x); !trouble.empty())
+    refuse(describe(x) + " is " + trouble + ": only dense tensors with values can be sent.");
+  if (at::has_internal_overlap(x) == at::MemOverlap::Yes) {
+    refuse(describe(x) +
+           " has overlapping elements (expand?), so it cannot be written to. Send its clone().");
+  }
+  if (const auto* root = std::get_if<int>(&what)) {
+    if (const auto trouble = trouble_with_root(*root, size); !trouble.empty()) refuse(trouble);
+  } else if (!reduction_dtype(x.scalar_type(), std::get<ReduceOp>(what))) {
+    refuse(describe(x) +
+           (std::get<ReduceOp>(what) == ReduceOp::mean
+                ? " has a dtype without a mean. Convert it, say to float64, or use sum."
+                : " has an unsupported dtype: sum, min and max take float16, bfloat16, float32, "
+                  "float64, uint8 and int8 to int64; sum also takes complex64 and complex128; min "
+                  "and max also take bool."));
+  }
 }
 
 at::Tensor to_wire(const at::Tensor& x, at::ScalarType dtype, bool through_host) {

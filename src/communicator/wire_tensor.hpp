@@ -9,17 +9,18 @@
 
 #include <optional>
 #include <string>
+#include <variant>
 
 namespace use_gpu::detail {
+
+/// What is done with a tensor: it is reduced, or copied from that root.
+using Collective = std::variant<ReduceOp, int>;
 
 /// Why a group of that size cannot have this root; empty if it can.
 [[nodiscard]] std::string trouble_with_root(int root, int size);
 
-/// ArgumentError, which begins with the operation, unless x can be sent and written to.
-void check_sendable(const char* operation, const at::Tensor& x);
-
-/// ArgumentError, which begins with "all_reduce", unless x's values can be reduced so.
-void check_reducible(const at::Tensor& x, ReduceOp how);
+/// ArgumentError, which begins with the operation, unless a group of that size can do so with x.
+void check_collective(const std::string& operation, const at::Tensor& x, Collective what, int size);
 
 /// The dtype in which values of that dtype are reduced; none where they cannot be.
 [[nodiscard]] std::optional<at::ScalarType> reduction_dtype(at::ScalarType dtype, ReduceOp how);

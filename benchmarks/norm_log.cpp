@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "norm_log.hpp"
 
-#include <torch/torch.h>
+#include <torch/types.h>
 #include <use_gpu/device.hpp>
 #include <use_gpu/metric_log.hpp>
 #include <use_gpu/parallel.hpp>

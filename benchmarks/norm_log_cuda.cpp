@@ -3,7 +3,7 @@
 
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDAGuard.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 #include <use_gpu/device.hpp>
 
 std::function<std::vector<at::Tensor>()> norm_log_graph(const at::Tensor& a, const at::Tensor& b) {

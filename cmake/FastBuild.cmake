@@ -3,16 +3,26 @@
 if(PROJECT_IS_TOP_LEVEL)
   find_program(USE_GPU_CCACHE ccache DOC "ccache, which keeps compiled sources")
   if(USE_GPU_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-    # BASEDIR, NOHASHDIR: another clone finds what this one has compiled. DEPEND: what a source includes is read from
-    # the compiler's own list, so nothing is preprocessed twice. The size is above that of all presets, with some
-    # precompiled headers of 0.5 GB each.
-    set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
-        CCACHE_DEPEND=1 CCACHE_MAXSIZE=30G CCACHE_SLOPPINESS=pch_defines,time_macros ${USE_GPU_CCACHE})
+    # BASEDIR, NOHASHDIR: another clone finds what this one has compiled. The size is above that of all presets, with
+    # some precompiled headers of 0.5 GB each.
+    set(ccache ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_MAXSIZE=30G
+        CCACHE_SLOPPINESS=pch_defines,time_macros)
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${ccache} ${USE_GPU_CCACHE})
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
       add_compile_options(-fpch-preprocess)  # else ccache cannot tell which precompiled header was read
     endif()
   endif()
 endif()
+
+# use_gpu_joined_no_more(): from here on, sources are not joined. Only those of libraries are. ccache then takes what a
+# source includes from the compiler's list, and preprocesses nothing itself. Joined sources are found by another clone
+# in their preprocessed form only, as they name their parts by absolute paths.
+macro(use_gpu_joined_no_more)
+  set(CMAKE_UNITY_BUILD OFF)
+  if(ccache)
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${ccache} CCACHE_DEPEND=1 ${USE_GPU_CCACHE})
+  endif()
+endmacro()
 
 # The target's sources that include large headers, of LibTorch or Google Test, are compiled with precompiled ones: those
 # of <from>, or its own. For any other source, and for sources that are joined, loading them would take longer than

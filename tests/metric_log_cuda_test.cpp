@@ -5,7 +5,7 @@
 #include <ATen/cuda/Sleep.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 #include <use_gpu/errors.hpp>
 #include <use_gpu/metric_log.hpp>
 

@@ -3,7 +3,7 @@
 
 #include <ATen/DeviceAccelerator.h>
 #include <c10/core/StreamGuard.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 #include <use_gpu/default_device.hpp>
 #include <use_gpu/errors.hpp>
 #include <use_gpu/transfers.hpp>

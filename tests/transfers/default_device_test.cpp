@@ -2,7 +2,14 @@
 #include <use_gpu/default_device.hpp>
 
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <torch/torch.h>
+#include <torch/fft.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/dropout.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/adam.h>
+#include <torch/types.h>
 #include <use_gpu/errors.hpp>
 #include <use_gpu/tensor.hpp>
 #include <use_gpu/transfers.hpp>

@@ -2,7 +2,11 @@
 #include <use_gpu/transfers.hpp>
 
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <torch/torch.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/serialize.h>
+#include <torch/types.h>
 #include <use_gpu/errors.hpp>
 #include <use_gpu/log.hpp>
 #include <use_gpu/network.hpp>

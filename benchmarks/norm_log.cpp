@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "norm_log.hpp"
 
+#include <ATen/Parallel.h>
 #include <torch/types.h>
 #include <use_gpu/device.hpp>
 #include <use_gpu/metric_log.hpp>

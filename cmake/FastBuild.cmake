@@ -8,6 +8,7 @@ if(PROJECT_IS_TOP_LEVEL)
     set(ccache ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_MAXSIZE=30G
         CCACHE_SLOPPINESS=pch_defines,time_macros)
     set(CMAKE_CXX_COMPILER_LAUNCHER ${ccache} ${USE_GPU_CCACHE})
+    add_compile_options(-fmacro-prefix-map=${PROJECT_SOURCE_DIR}=.)  # __FILE__, of which LibTorch's macros are full
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
       add_compile_options(-fpch-preprocess)  # else ccache cannot tell which precompiled header was read
     endif()

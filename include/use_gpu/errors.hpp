@@ -24,7 +24,7 @@ namespace USE_GPU_EXPORT use_gpu {
 /// The base of all errors here.
 class Error : public c10::Error {
  public:
-  /// what() gives this message, cut to 400 characters, and no backtrace.
+  /// what() gives this message, cut to 400 characters, its longest words first, and no backtrace.
   explicit Error(const std::string& message);
 };
 

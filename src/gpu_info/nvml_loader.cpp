@@ -50,8 +50,7 @@ Explanation explanation(nvmlReturn_t code, const char* words) {
       return {"a power cable of the card is not properly attached",
               "Switch the machine off and attach it."};
     default:
-      return {clipped(words, 80),
-              "See `sudo dmesg | grep NVRM` for the cause; reboot if in doubt."};
+      return {words, "See `sudo dmesg | grep NVRM` for the cause; reboot if in doubt."};
   }
 }
 
@@ -59,9 +58,9 @@ Explanation explanation(nvmlReturn_t code, const char* words) {
 
 Nvml::Nvml(const std::string& library) : library_(dlopen(library.c_str(), RTLD_LAZY)) {
   if (!library_) {
-    problem_ = "No NVIDIA driver was found (" + clipped(dlerror(), 150) +
-               "). If this machine has an NVIDIA GPU, install its driver; start a container with "
-               "`--gpus all`.";
+    problem_ = fitted(std::string("No NVIDIA driver was found (") + dlerror() +
+                      "). If this machine has an NVIDIA GPU, install its driver; start a container "
+                      "with `--gpus all`.");
   } else if (!symbol("nvmlInit_v2") || !symbol("nvmlShutdown") || !symbol("nvmlErrorString")) {
     problem_ = in_quotes(library) +
                " is not NVIDIA's management library: it lacks functions that every version has. "
@@ -80,7 +79,7 @@ Nvml::~Nvml() {
 std::string Nvml::explain(const std::string& subject, nvmlReturn_t code) const {
   auto* const words = reinterpret_cast<decltype(nvmlErrorString)*>(symbol("nvmlErrorString"));
   const auto [cause, remedy] = explanation(code, words(code));
-  return subject + ": " + cause + " (NVML error " + std::to_string(code) + "). " + remedy;
+  return fitted(subject + ": " + cause + " (NVML error " + std::to_string(code) + "). " + remedy);
 }
 
 void* Nvml::symbol(const char* name) const noexcept { return dlsym(library_.get(), name); }

@@ -38,30 +38,24 @@ bool has_context(c10::Device device) {  // a CUDA device
 }
 
 // What the driver says. CUDA would make a context, of several hundred MB, on a GPU that this process
-// does not use yet; there NVML is asked.
-class Driver {
- public:
-  std::optional<Bytes> memory_of(c10::Device device) {
-    if (const auto card = detail::card_of(device); card && !has_context(device)) {
-      if (!report_) report_ = query_gpus();
-      if (const auto* const found = detail::find_card(*card, *report_))
-        return Bytes{*found->memory_free_bytes, card->total_bytes};
-    }
-    auto* const allocator = allocator_of(device);
-    if (allocator == nullptr) return std::nullopt;
-    try {
-      // LibTorch switches back to the previous device, and would make a context there.
-      const c10::DeviceGuard current(device);
-      const auto [free, total] = allocator->getMemoryInfo(device.index());
-      return Bytes{free, total};
-    } catch (const c10::NotImplementedError&) {  // not reported by this device type
-      return std::nullopt;
-    }
+// does not use yet; there NVML is asked, for all cards once.
+std::optional<Bytes> memory_of(c10::Device device, std::optional<GpuReport>& asked) {
+  if (const auto card = detail::card_of(device); card && !has_context(device)) {
+    if (!asked) asked = query_gpus();
+    if (const auto* const found = detail::find_card(*card, *asked))
+      return Bytes{*found->memory_free_bytes, card->total_bytes};
   }
-
- private:
-  std::optional<GpuReport> report_;  // asked for once
-};
+  auto* const allocator = allocator_of(device);
+  if (allocator == nullptr) return std::nullopt;
+  try {
+    // LibTorch switches back to the previous device, and would make a context there.
+    const c10::DeviceGuard current(device);
+    const auto [free, total] = allocator->getMemoryInfo(device.index());
+    return Bytes{free, total};
+  } catch (const c10::NotImplementedError&) {  // not reported by this device type
+    return std::nullopt;
+  }
+}
 
 void release_cached_memory() {
   if (num_gpus() == 0) return;
@@ -99,7 +93,8 @@ MemoryReport memory_report(c10::Device device) {
   device = detail::present_device(device);
   MemoryReport report{.device = device};
   if (detail::is_always_there(device)) return report;
-  if (const auto bytes = Driver().memory_of(device)) {
+  std::optional<GpuReport> asked;
+  if (const auto bytes = memory_of(device, asked)) {
     report.free_bytes = bytes->free;
     report.total_bytes = bytes->total;
   }
@@ -135,23 +130,21 @@ std::ostream& operator<<(std::ostream& out, const std::vector<MemoryReport>& rep
 }
 
 c10::Device try_emptiest_gpu(std::uint64_t least_bytes) {
-  Driver driver;
+  std::optional<GpuReport> asked;
   c10::Device emptiest = cpu();
   std::uint64_t most = 0;
   for (const auto device : try_all_gpus()) {
     if (device.is_cpu()) break;
     try {
-      const auto free = driver.memory_of(device).value_or(Bytes{}).free;
+      const auto free = memory_of(device, asked).value_or(Bytes{}).free;
       if (free < least_bytes || (!emptiest.is_cpu() && free <= most)) continue;
       emptiest = device;
       most = free;
     } catch (const c10::Error&) {  // a GPU that cannot even be asked cannot be used
     }
   }
-  if (log_enabled(LogLevel::debug)) {
-    log_message(LogLevel::debug, "try_emptiest_gpu(" + std::to_string(least_bytes) + "): " +
-                                     emptiest.str() + ", " + std::to_string(most) + " bytes free");
-  }
+  log_message(LogLevel::debug, "try_emptiest_gpu(" + std::to_string(least_bytes) + "): " +
+                                   emptiest.str() + ", " + std::to_string(most) + " bytes free");
   return emptiest;
 }
 

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <optional>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -46,18 +45,8 @@ class FileDescriptor {
   int fd_;
 };
 
-void check_regular(const struct stat& status) {
-  if (!S_ISREG(status.st_mode)) throw std::runtime_error("it is not a regular file");
-}
-
-// The mode of an existing file; nothing where there is none.
-std::optional<mode_t> mode_of(const fs::path& file) {
-  struct stat status {};
-  const bool is_there = ::stat(file.c_str(), &status) == 0;
-  throw_unless(is_there || errno == ENOENT, "looking for the old file");
-  if (!is_there) return std::nullopt;
-  check_regular(status);
-  return status.st_mode & mode_t{07777};
+void check_regular(bool is_regular) {
+  if (!is_regular) throw std::runtime_error("it is not a regular file");
 }
 
 // Of fixed length, so that a file with the longest possible name works too.
@@ -82,7 +71,7 @@ MappedFile map_file(const fs::path& file) {
   const FileDescriptor opened("opening it", file, O_RDONLY | O_NONBLOCK);
   struct stat status {};
   throw_unless(::fstat(opened.get(), &status) == 0, "reading its size");
-  check_regular(status);
+  check_regular(S_ISREG(status.st_mode));
   const auto size = static_cast<std::size_t>(status.st_size);
   if (size == 0) return {};  // cannot be mapped
   void* const memory = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, opened.get(), 0);
@@ -92,7 +81,8 @@ MappedFile map_file(const fs::path& file) {
 }
 
 void write_atomically(const fs::path& file, std::span<const std::span<const std::byte>> parts) {
-  const auto old_mode = mode_of(file);  // an error where links are a loop
+  const auto old = fs::status(file);  // throws where links are a loop
+  check_regular(!fs::exists(old) || fs::is_regular_file(old));
   auto target = file;
   while (fs::is_symlink(target)) target = target.parent_path() / fs::read_symlink(target);
   const auto folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
@@ -104,7 +94,7 @@ void write_atomically(const fs::path& file, std::span<const std::span<const std:
       const fs::path& file;
       ~Removal() { ::unlink(file.c_str()); }
     } removal{temporary};
-    if (old_mode) throw_unless(::fchmod(opened.get(), *old_mode) == 0, "setting its mode");
+    if (fs::exists(old)) fs::permissions(temporary, old.permissions());
     for (const auto part : parts) write_all(opened.get(), part);
     // Before the rename: otherwise a power cut could leave an empty file with that name.
     throw_unless(::fsync(opened.get()) == 0, "flushing it to the disk");

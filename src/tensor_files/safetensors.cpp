@@ -7,6 +7,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -26,7 +27,7 @@ using Bytes = std::span<const std::byte>;
 using nlohmann::json;
 
 constexpr std::size_t k_length_bytes = sizeof(std::uint64_t);
-constexpr std::uint64_t k_most_header_bytes = 100'000'000;  // the format's own limit
+constexpr std::uint64_t k_most_json_bytes = 100'000'000;  // the format's own limit
 constexpr const char* k_metadata = "__metadata__";
 constexpr std::string_view k_checksum = "xxh3:";  // "xxh3:0.weight", beside other metadata
 // Ends the headers that this library writes. Python's writer aligns to eight bytes too, and adds no
@@ -139,13 +140,20 @@ void check_name(const std::string& name) {
   }
 }
 
+// By its name alone: a file there may well be a link to another folder, as in download caches.
+bool is_in_folder(const std::string& file) {
+  const std::filesystem::path path(file);
+  return !file.empty() && file.find('\0') == file.npos && path.is_relative() &&
+         std::find(path.begin(), path.end(), "..") == path.end();
+}
+
 }  // namespace
 
 ParsedSafetensors parse_safetensors(Bytes file) {
   std::uint64_t length = 0;
   if (file.size() < k_length_bytes) fail("it is too short for a safetensors file");
   std::memcpy(&length, file.data(), k_length_bytes);
-  if (length > k_most_header_bytes)
+  if (length > k_most_json_bytes)
     fail("it is no safetensors file (torch.save writes another format), or its start is damaged");
   if (length > file.size() - k_length_bytes)
     fail("its header is cut off: is it a safetensors file?");
@@ -195,11 +203,29 @@ SafetensorsParts make_safetensors(std::vector<StoredTensor> tensors) {
   parts.header = header.dump();
   parts.header.resize((parts.header.size() + 7) / 8 * 8, ' ');  // aligned, as the data after it
   parts.header += k_own_end;
-  if (parts.header.size() > k_most_header_bytes)
+  if (parts.header.size() > k_most_json_bytes)
     fail("the header would be larger than the format's 100 MB");
   const std::uint64_t length = parts.header.size();
   parts.header.insert(0, reinterpret_cast<const char*>(&length), k_length_bytes);
   return parts;
+}
+
+ShardedIndex parse_sharded_index(std::string_view text) {
+  if (text.size() > k_most_json_bytes) fail("it is larger than 100 MB");
+  text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+  const auto members = read_json(text, "the index");
+  const auto map = members.find("weight_map");
+  if (map == members.end()) fail("it has no weight_map: is it the index of a sharded model?");
+  if (!map->second) fail("its weight_map is not a JSON object");
+  ShardedIndex index;
+  for (const auto& [name, value] : *map->second) {
+    const auto* const file = std::get_if<std::string>(&value);
+    if (file == nullptr) fail("its weight_map has no file name for " + in_quotes(name));
+    if (!is_in_folder(*file))
+      fail(in_quotes(name) + " is in " + in_quotes(*file) + ", which is not in the index's folder");
+    index[*file].insert(name);
+  }
+  return index;
 }
 
 }  // namespace use_gpu::detail

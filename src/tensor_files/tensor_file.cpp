@@ -19,7 +19,6 @@
 #include "device/device_check.hpp"
 #include "messages/message.hpp"
 #include "network_tensors/host_values.hpp"
-#include "tensor_files/sharded_index.hpp"
 #include "tensor_files/tensor_file_io.hpp"
 
 namespace use_gpu::detail {

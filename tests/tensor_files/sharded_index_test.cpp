@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "tensor_files/sharded_index.hpp"
+#include "tensor_files/safetensors.hpp"
 
 #include <gtest/gtest.h>
 

@@ -9,15 +9,16 @@ namespace {
 // Whether it is a byte of a UTF-8 character after the first.
 bool continues_character(char byte) { return (static_cast<unsigned char>(byte) >> 6) == 2; }
 
-// The text with each word cut to that length.
+// The text with each word cut to that length. A list, "[2, 3]", is one word.
 std::string with_short_words(std::string_view text, std::size_t most) {
   std::string shorter;
   while (true) {
-    const auto word = text.substr(0, text.find(' '));
-    shorter += clipped(word, most);
-    if (word.size() == text.size()) return shorter;
+    auto end = text.find(' ');
+    while (end != text.npos && end > 0 && text[end - 1] == ',') end = text.find(' ', end + 1);
+    shorter += clipped(text.substr(0, end), most);
+    if (end == text.npos) return shorter;
     shorter += ' ';
-    text.remove_prefix(word.size() + 1);
+    text.remove_prefix(end + 1);
   }
 }
 

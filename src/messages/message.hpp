@@ -19,7 +19,7 @@ constexpr std::size_t k_longest_message = 400;
 std::string clipped(std::string_view text, std::size_t most);
 
 /// The text in at most 400 bytes, in which the remedy at its end stays: the longest words, which
-/// are names and paths, are cut first, and what lies in the middle only if that is not enough.
+/// are names, paths and lists, are cut first, and what lies in the middle if that is not enough.
 std::string fitted(std::string_view text);
 
 /// The text's first 40 bytes in double quotes, unprintable ones as \xNN.

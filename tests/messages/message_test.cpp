@@ -35,6 +35,15 @@ TEST(Fitted, CutsTheLongestWordsFirst) {
       text.ends_with("p... it is damaged; " + std::string(60, 'n') + " must be saved again."));
 }
 
+TEST(Fitted, CutsLongListsAsOneWord) {
+  std::string shape = "[1";
+  for (int i = 0; i < 200; ++i) shape += ", 1";
+  const auto text = fitted("x is float32" + shape + "] on cpu, y on cuda:0; move one of them.");
+  EXPECT_LE(text.size(), 400U);
+  EXPECT_TRUE(text.starts_with("x is float32[1, 1, 1"));
+  EXPECT_TRUE(text.ends_with("... on cpu, y on cuda:0; move one of them.")) << text;
+}
+
 TEST(Fitted, KeepsBeginAndEndOfManyShortWords) {
   std::string middle;
   for (int i = 0; i < 1000; ++i) middle += "\xc3\xa4\xc3\xb6 ";

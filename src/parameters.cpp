@@ -27,9 +27,8 @@ namespace fs = std::filesystem;
 bool have_same_values(const at::Tensor& a, const at::Tensor& b, at::ScalarType dtype) {
   if (a.is_same(b)) return true;
   if (a.device() != b.device()) return false;
-  const bool is_same_dtype = a.scalar_type() == b.scalar_type();
   const auto bytes = [&](const at::Tensor& x) {
-    return detail::flatten({is_same_dtype ? x : x.to(dtype)}).view(at::kByte);
+    return detail::flatten({x.to(dtype)}).view(at::kByte);
   };
   return bytes(a).equal(bytes(b));
 }
@@ -56,13 +55,13 @@ class PendingWrites {
     const auto& target = known_.at(name);
     const auto difference = detail::difference(target, source, may_convert);
     if (!difference.empty()) return refuse(name + ' ' + difference);
-    const auto [first, is_first] =
-        written_.try_emplace(target.unsafeGetTensorImpl(), Value{name, source});
+    const auto [first, is_first] = written_.try_emplace(target.unsafeGetTensorImpl(), name, source);
+    const auto& [first_name, first_source] = first->second;
     if (is_first) {
       targets_.push_back(target);
       sources_.push_back(source);
-    } else if (!have_same_values(first->second.tensor, source, target.scalar_type())) {
-      refuse(name + " is tied to " + first->second.name + "; give both one tensor");
+    } else if (!have_same_values(first_source, source, target.scalar_type())) {
+      refuse(name + " is tied to " + first_name + "; give both one tensor");
     }
   }
 
@@ -81,15 +80,12 @@ class PendingWrites {
   }
 
  private:
-  struct Value {
-    std::string name;
-    at::Tensor tensor;
-  };
   detail::NamedTensors known_;
   detail::Differences differences_;
   std::vector<at::Tensor> targets_;
   std::vector<at::Tensor> sources_;
-  std::unordered_map<at::TensorImpl*, Value> written_;  // by target
+  // The first name and value of each target.
+  std::unordered_map<at::TensorImpl*, std::pair<std::string, at::Tensor>> written_;
 };
 
 }  // namespace

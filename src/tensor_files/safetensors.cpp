@@ -131,10 +131,10 @@ std::string checksum_doubt(const std::map<std::string, JsonValue>& metadata,
   return has_more ? "it has a checksum of a tensor that is not there" : "";
 }
 
-void check_name(const std::string& name) {
+std::string json_text(const std::string& name) {
   if (name == k_metadata) fail("the format reserves the name __metadata__");
   try {
-    (void)json(name).dump();
+    return json(name).dump();
   } catch (const json::exception&) {
     fail("the name " + in_quotes(name) + " is not UTF-8, as the format needs");
   }
@@ -188,19 +188,23 @@ SafetensorsParts make_safetensors(std::vector<StoredTensor> tensors) {
   // As Python's writer: the widest first, so that each tensor is aligned in a file that is mapped.
   std::ranges::stable_sort(tensors, std::ranges::greater(),
                            [](const StoredTensor& x) { return bits_of(x.dtype); });
-  json header;
-  auto& metadata = header[k_metadata];
-  metadata["format"] = "pt";  // Python's transformers need it
+  // Put together here: the destructor of nlohmann's objects needs memory, and ends the program where
+  // there is none.
+  std::string metadata = R"({"__metadata__":{"format":"pt")";  // Python's transformers need it
+  std::string entries;
   SafetensorsParts parts;
   std::uint64_t end = 0;
   for (const auto& x : tensors) {
-    check_name(x.name);
+    const auto name = json_text(x.name);
+    std::string shape;
+    for (const auto size : x.shape) shape += (shape.empty() ? "" : ",") + std::to_string(size);
     const auto begin = std::exchange(end, end + x.data.size());
-    header[x.name] = {{"dtype", x.dtype}, {"shape", x.shape}, {"data_offsets", {begin, end}}};
-    metadata[std::string(k_checksum) + x.name] = checksum(x.data);
+    entries += ',' + name + R"(:{"dtype":")" + x.dtype + R"(","shape":[)" + shape +
+               R"(],"data_offsets":[)" + std::to_string(begin) + ',' + std::to_string(end) + "]}";
+    metadata += ",\"" + std::string(k_checksum) + name.substr(1) + ":\"" + checksum(x.data) + '"';
     parts.data.push_back(x.data);
   }
-  parts.header = header.dump();
+  parts.header = metadata + '}' + entries + '}';
   parts.header.resize((parts.header.size() + 7) / 8 * 8, ' ');  // aligned, as the data after it
   parts.header += k_own_end;
   if (parts.header.size() > k_most_json_bytes)

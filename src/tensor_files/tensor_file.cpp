@@ -107,16 +107,17 @@ bool is_index(const fs::path& file) { return file.string().ends_with(".json"); }
 
 TensorFileReader::TensorFileReader(const char* function, fs::path file)
     : function_(function), file_(std::move(file)) {
-  about(function_, file_, [&] { is_index(file_) ? open_shards() : void(tensors_ = read(file_)); });
+  about(function_, file_, [&] { tensors_ = is_index(file_) ? read_shards() : read(file_); });
 }
 
-void TensorFileReader::open_shards() {
+std::vector<StoredTensor> TensorFileReader::read_shards() {
+  std::vector<StoredTensor> tensors;
   const auto index = map_file(file_);
   const auto* text = reinterpret_cast<const char*>(index.bytes.data());
   for (auto& [shard, names] : parse_sharded_index({text, index.bytes.size()})) {
     try {
       for (auto& x : read(file_.parent_path() / shard))
-        if (names.erase(x.name) > 0) tensors_.push_back(std::move(x));
+        if (names.erase(x.name) > 0) tensors.push_back(std::move(x));
       if (!names.empty())
         throw std::runtime_error("it lacks " + in_quotes(*names.begin()) +
                                  ", which the index says is there");
@@ -124,6 +125,7 @@ void TensorFileReader::open_shards() {
       throw std::runtime_error(in_quotes(shard) + ": " + error.what());
     }
   }
+  return tensors;
 }
 
 std::vector<StoredTensor> TensorFileReader::read(const fs::path& file) {

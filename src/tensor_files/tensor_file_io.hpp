@@ -30,7 +30,8 @@ class TensorFileReader {
   [[nodiscard]] at::Tensor value_of(const StoredTensor& stored) const;
 
  private:
-  void open_shards();
+  // Those that the index lists.
+  std::vector<StoredTensor> read_shards();
   // The tensors of a file, which stays open; logs a warning where its checksums are in doubt.
   std::vector<StoredTensor> read(const std::filesystem::path& file);
 

@@ -27,17 +27,12 @@ c10::DeviceAllocator* allocator_of(c10::Device device) {
   return dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device.type()));
 }
 
-bool has_context(c10::Device device) {  // a CUDA device
-  return at::globalContext()
-      .getAcceleratorHooksInterface(device.type())
-      .hasPrimaryContext(device.index());
-}
-
 // Adds what the driver says. CUDA would make a context, of several hundred MB, on a GPU that this
 // process does not use yet; there NVML is asked, for all cards once.
 void ask_driver(MemoryReport& report, std::optional<GpuReport>& asked) {
   const auto device = report.device;
-  if (const auto card = detail::card_of(device); card && !has_context(device)) {
+  const auto& cuda = at::globalContext().getAcceleratorHooksInterface(c10::kCUDA);
+  if (const auto card = detail::card_of(device); card && !cuda.hasPrimaryContext(device.index())) {
     if (!asked) asked = query_gpus();
     if (const auto* const found = detail::find_card(*card, *asked)) {
       report.free_bytes = found->memory_free_bytes;

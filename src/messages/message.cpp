@@ -4,15 +4,42 @@
 #include <algorithm>
 
 namespace use_gpu::detail {
+namespace {
+
+// Whether it is a byte of a UTF-8 character after the first.
+bool continues_character(char byte) { return (static_cast<unsigned char>(byte) >> 6) == 2; }
+
+// The text with each word cut to that length. A list, "[2, 3]", is one word.
+std::string with_short_words(std::string_view text, std::size_t most) {
+  std::string shorter;
+  while (true) {
+    auto end = text.find(' ');
+    while (end != text.npos && end > 0 && text[end - 1] == ',') end = text.find(' ', end + 1);
+    shorter += clipped(text.substr(0, end), most);
+    if (end == text.npos) return shorter;
+    shorter += ' ';
+    text.remove_prefix(end + 1);
+  }
+}
+
+}  // namespace
 
 std::string clipped(std::string_view text, std::size_t most) {
   if (text.size() <= most) return std::string(text);
   std::size_t end = most - 3;
-  const auto continues = [&](std::size_t i) {
-    return (static_cast<unsigned char>(text[i]) >> 6) == 2;
-  };
-  while (end > 0 && continues(end)) --end;
+  while (end > 0 && continues_character(text[end])) --end;
   return std::string(text.substr(0, end)) + "...";
+}
+
+std::string fitted(std::string_view text) {
+  std::string shorter(text);
+  for (auto most = k_longest_message; shorter.size() > k_longest_message && most > 40; most /= 2)
+    shorter = with_short_words(text, most);
+  if (shorter.size() <= k_longest_message) return shorter;
+  constexpr std::size_t k_end = 150;
+  auto end = shorter.end() - k_end;
+  while (end != shorter.end() && continues_character(*end)) ++end;
+  return clipped(shorter, k_longest_message - k_end) + std::string(end, shorter.end());
 }
 
 std::string in_quotes(std::string_view text) {

@@ -18,6 +18,10 @@ constexpr std::size_t k_longest_message = 400;
 /// The text, cut to at most `most` bytes and then ending in "...", never inside a UTF-8 character.
 std::string clipped(std::string_view text, std::size_t most);
 
+/// The text in at most 400 bytes, in which the remedy at its end stays: the longest words, which
+/// are names, paths and lists, are cut first, and what lies in the middle if that is not enough.
+std::string fitted(std::string_view text);
+
 /// The text's first 40 bytes in double quotes, unprintable ones as \xNN.
 std::string in_quotes(std::string_view text);
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "messages/tensor_summary.hpp"
 
+#include <ATen/SparseCsrTensorImpl.h>
+
 #include <sstream>
 
 #include "messages/message.hpp"
@@ -28,20 +30,13 @@ std::string summary(const at::Tensor& x, std::size_t longest_shape) {
 }
 
 std::size_t bytes_of(const at::Tensor& x) {
-  switch (x.layout()) {
-    case c10::kStrided:
-      return x.nbytes();
-    case c10::kSparse:
-      return x._values().nbytes() + x._indices().nbytes();
-    case c10::kSparseCsr:
-    case c10::kSparseBsr:
-      return x.values().nbytes() + x.crow_indices().nbytes() + x.col_indices().nbytes();
-    case c10::kSparseCsc:
-    case c10::kSparseBsc:
-      return x.values().nbytes() + x.ccol_indices().nbytes() + x.row_indices().nbytes();
-    default:
-      return static_cast<std::size_t>(x.numel()) * x.itemsize();
-  }
+  if (x.layout() == c10::kStrided) return x.nbytes();
+  if (x.layout() == c10::kSparse) return x._values().nbytes() + x._indices().nbytes();
+  // CSR, BSR, CSC and BSC, which name their indices differently.
+  const auto* const rows = dynamic_cast<at::SparseCsrTensorImpl*>(x.unsafeGetTensorImpl());
+  if (rows == nullptr) return static_cast<std::size_t>(x.numel()) * x.itemsize();
+  return rows->values().nbytes() + rows->compressed_indices().nbytes() +
+         rows->plain_indices().nbytes();
 }
 
 }  // namespace use_gpu::detail

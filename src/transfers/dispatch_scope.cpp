@@ -56,25 +56,18 @@ const DispatchState& DispatchState::current() {
   return info != nullptr ? info->state : k_nothing_wanted;
 }
 
-bool DispatchState::guards() const noexcept {
-  return policy.host_to_device != OnTransfer::allow || policy.device_to_host != OnTransfer::allow ||
-         policy.device_to_device != OnTransfer::allow;
-}
-
-DispatchKeyScope::DispatchKeyScope(bool on)
-    : was_on_(c10::impl::tls_is_dispatch_key_included(k_dispatch_key)) {
+DispatchScope::DispatchScope(const DispatchState& state)
+    : info_(k_slot, std::make_shared<StateInfo>(state)),
+      was_on_(c10::impl::tls_is_dispatch_key_included(k_dispatch_key)) {
+  // Made after LibTorch's own object, and so destroyed before it.
+  [[maybe_unused]] static thread_local const ThreadEnd thread_end;
+  const bool on = state.guards() || !state.ledgers.empty() || state.factory_device;
   c10::impl::tls_set_dispatch_key_included(k_dispatch_key, on);
 }
 
-DispatchKeyScope::~DispatchKeyScope() {
+// Not a guard of LibTorch's: this may run in another thread than the constructor did.
+DispatchScope::~DispatchScope() {
   c10::impl::tls_set_dispatch_key_included(k_dispatch_key, was_on_);
-}
-
-DispatchScope::DispatchScope(const DispatchState& state)
-    : info_(k_slot, std::make_shared<StateInfo>(state)),
-      key_(state.guards() || !state.ledgers.empty() || state.factory_device) {
-  // Made after LibTorch's own object, and so destroyed before it.
-  [[maybe_unused]] static thread_local const ThreadEnd thread_end;
 }
 
 }  // namespace use_gpu::detail

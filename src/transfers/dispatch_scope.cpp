@@ -9,7 +9,6 @@
 
 #include <string_view>
 #include <type_traits>
-#include <utility>
 
 namespace use_gpu::detail {
 namespace {
@@ -29,11 +28,6 @@ constexpr Kind slot() {
 }
 constexpr auto k_slot = slot<c10::DebugInfoKind>();
 
-struct StateInfo final : c10::DebugInfoBase {
-  explicit StateInfo(DispatchState s) : state(std::move(s)) {}
-  DispatchState state;
-};
-
 // Ends the scopes that are still open when their thread ends: those in static storage. Their
 // settings would be destroyed with the thread, and LibTorch would read them when a static tensor is
 // destroyed.
@@ -52,12 +46,12 @@ TORCH_LIBRARY_IMPL(_, DeferredInit, library) {
 
 const DispatchState& DispatchState::current() {
   static const DispatchState k_nothing_wanted;
-  const auto* info = dynamic_cast<const StateInfo*>(c10::ThreadLocalDebugInfo::get(k_slot));
-  return info != nullptr ? info->state : k_nothing_wanted;
+  const auto* state = dynamic_cast<const DispatchState*>(c10::ThreadLocalDebugInfo::get(k_slot));
+  return state != nullptr ? *state : k_nothing_wanted;
 }
 
 DispatchScope::DispatchScope(const DispatchState& state)
-    : info_(k_slot, std::make_shared<StateInfo>(state)),
+    : info_(k_slot, std::make_shared<DispatchState>(state)),
       was_on_(c10::impl::tls_is_dispatch_key_included(k_dispatch_key)) {
   // Made after LibTorch's own object, and so destroyed before it.
   [[maybe_unused]] static thread_local const ThreadEnd thread_end;

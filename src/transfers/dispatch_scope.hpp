@@ -21,7 +21,7 @@
 namespace use_gpu::detail {
 
 /// The merged settings of a thread's open scopes. Immutable; an inner scope replaces them.
-struct DispatchState {
+struct DispatchState final : c10::DebugInfoBase {
   std::array<OnTransfer, 3> policy{};  // by TransferDirection; at first all are allowed
   std::vector<std::shared_ptr<TransferCounts>> ledgers;
   std::optional<c10::Device> factory_device;

@@ -31,17 +31,6 @@ void check_defined(std::string_view operation, std::string_view name, const at::
 // LibTorch lets a CPU tensor of zero dimensions take part in any device's operation, as a number.
 bool fits_anywhere(const at::Tensor& x) { return x.dim() == 0 && x.is_cpu(); }
 
-[[noreturn]] void throw_mismatch(std::string_view operation, const Operand& a, const Operand& b) {
-  const std::string first = detail::clipped(a.name, k_name_length);
-  const std::string second = detail::clipped(b.name, k_name_length);
-  throw DeviceMismatch(
-      detail::clipped(operation, 2 * k_name_length) + ": " + first + " is " +
-      detail::summary(a.tensor, k_shape_length) + ", " + second + " is " +
-      detail::summary(b.tensor, k_shape_length) +
-      ". Both must be on one device; move one, for example with use_gpu::to_device(" + second +
-      ", " + first + ".device()).");
-}
-
 }  // namespace
 
 at::Tensor to_device(const at::Tensor& x, c10::Device device) {
@@ -73,8 +62,15 @@ void check_same_device(std::string_view operation, c10::ArrayRef<Operand> operan
     check_defined(operation, operand.name, operand.tensor);
     if (fits_anywhere(operand.tensor)) continue;
     if (first == nullptr) first = &operand;
-    if (!same_device(first->tensor.device(), operand.tensor.device()))
-      throw_mismatch(operation, *first, operand);
+    if (same_device(first->tensor.device(), operand.tensor.device())) continue;
+    const std::string name = detail::clipped(first->name, k_name_length);
+    const std::string other = detail::clipped(operand.name, k_name_length);
+    throw DeviceMismatch(detail::clipped(operation, 2 * k_name_length) + ": " + name + " is " +
+                         detail::summary(first->tensor, k_shape_length) + ", " + other + " is " +
+                         detail::summary(operand.tensor, k_shape_length) +
+                         ". Both must be on one device; move one, for example with "
+                         "use_gpu::to_device(" +
+                         other + ", " + name + ".device()).");
   }
 }
 

@@ -37,8 +37,8 @@ std::vector<std::pair<std::string, at::Tensor>> with_gradients(const detail::Nam
 void check_arrived(const torch::nn::Module& net, c10::Device device) {
   for (const auto& [name, x] : with_gradients(detail::named_tensors_of(net))) {
     if (same_device(x.device(), device)) continue;
-    throw DeviceError("place: " + detail::clipped(name, 120) + " went to " + x.device().str() +
-                      " instead of " + device.str() + ": does a module override to()?");
+    throw DeviceError("place: " + name + " went to " + x.device().str() + " instead of " +
+                      device.str() + ": does a module override to()?");
   }
 }
 
@@ -64,7 +64,7 @@ void place(ModuleRef net, c10::Device device, std::optional<at::ScalarType> dtyp
   std::vector<at::Tensor> moving;
   for (const auto& [name, x] : with_gradients(named)) {
     if (device.is_meta() && !x.is_meta()) {
-      throw ArgumentError("place: " + detail::clipped(name, 120) + " is on " + x.device().str() +
+      throw ArgumentError("place: " + name + " is on " + x.device().str() +
                           ", and LibTorch moves no parameter to meta, which has no values. Make "
                           "the network there: "
                           "use_gpu::DefaultDeviceGuard scope(c10::Device(\"meta\")).");
@@ -106,9 +106,8 @@ c10::Device Placement::single_device() const {
       strays += (strays.empty() ? "" : ", ") + x.name + " on " + x.device.str();
   }
   if (strays.empty()) return first;
-  throw DeviceMismatch("placement: the network is on several devices: " +
-                       detail::clipped(tensors_.front().name, 60) + " on " + first.str() +
-                       ", but " + detail::clipped(strays, 150) +
+  throw DeviceMismatch("placement: the network is on several devices: " + tensors_.front().name +
+                       " on " + first.str() + ", but " + strays +
                        ". use_gpu::place(net, device) puts all of it on one.");
 }
 

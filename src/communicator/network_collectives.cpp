@@ -21,7 +21,6 @@
 #include "communicator/wire_tensor.hpp"
 #include "copies/each_copy.hpp"
 #include "copies/flat_buffers.hpp"
-#include "messages/message.hpp"
 #include "network_tensors/named_tensors.hpp"
 #include "network_tensors/parameter_differences.hpp"
 
@@ -74,8 +73,7 @@ bool check_networks(detail::GroupState& group, const std::string& function,
 }
 
 std::string cannot_send(const std::string& what, const std::string& trouble) {
-  return detail::clipped(what, 120) + " is " + trouble +
-         "; only dense tensors with values can be sent.";
+  return what + " is " + trouble + "; only dense tensors with values can be sent.";
 }
 
 // The gradients that some rank has; zeros where this one has none.
@@ -152,7 +150,7 @@ void average_gradients(ModuleRef net, Communicator& group) {
     if (const auto why = detail::trouble_with(x); !why.empty()) {
       trouble = cannot_send("the gradient of " + name, why);
     } else if (!detail::reduction_dtype(x.scalar_type(), ReduceOp::mean)) {
-      trouble = "the gradient of " + detail::clipped(name, 120) + " is " + describe(x) +
+      trouble = "the gradient of " + name + " is " + describe(x) +
                 ", a dtype that has no mean. Convert the network, say to float32.";
     }
   }

@@ -5,25 +5,18 @@
 
 #include <sstream>
 
-#include "messages/message.hpp"
-
 namespace use_gpu::detail {
 
-std::string dtype_and_shape(const at::Tensor& x, std::size_t longest_shape) {
-  std::ostringstream shape;
-  if (x.is_nested()) {
-    shape << "[nested]";  // a size for each of its tensors
-  } else {
-    shape << x.sizes();
-  }
-  return std::string(c10::getDtypeNames(x.scalar_type()).first) +
-         clipped(shape.str(), longest_shape);
+std::string dtype_and_shape(const at::Tensor& x) {
+  const std::string dtype = c10::getDtypeNames(x.scalar_type()).first;
+  if (x.is_nested()) return dtype + "[nested]";  // a size for each of its tensors
+  return c10::str(dtype, x.sizes());
 }
 
-std::string summary(const at::Tensor& x, std::size_t longest_shape) {
+std::string summary(const at::Tensor& x) {
   if (!x.defined()) return "undefined tensor";
   std::ostringstream text;
-  text << dtype_and_shape(x, longest_shape);
+  text << dtype_and_shape(x);
   if (x.layout() != c10::kStrided) text << ' ' << x.layout();
   text << " on " << x.device();
   return text.str();

@@ -116,8 +116,7 @@ void exchange(detail::GroupState& state, const std::string& function,
     }
     if (root == state.rank) continue;
     detail::from_wire(wire, flat);
-    const detail::EachCopy copies(detail::unflatten(flat, together), together);
-    detail::write_with_retry([&] { copies.run(); });
+    detail::EachCopy(detail::unflatten(flat, together), together).run();
   }
 }
 

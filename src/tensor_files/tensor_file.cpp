@@ -9,7 +9,7 @@
 
 #include "copies/bulk_copy.hpp"
 #include "device/device_check.hpp"
-#include "network_tensors/host_values.hpp"
+#include "network_tensors/named_tensors.hpp"
 #include "tensor_files/tensor_file_io.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {

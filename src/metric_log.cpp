@@ -2,7 +2,6 @@
 #include <use_gpu/metric_log.hpp>
 
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/InferenceMode.h>
@@ -10,10 +9,10 @@
 #include <use_gpu/errors.hpp>
 #include <use_gpu/transfers.hpp>
 
-#include <algorithm>
 #include <array>
 #include <utility>
 
+#include "copies/flat_buffers.hpp"
 #include "copies/memory_view.hpp"
 #include "device/device_check.hpp"
 #include "device/device_cuda.hpp"
@@ -88,9 +87,8 @@ class detail::MetricBlocks {
     // It may come from another stream, which else gets its memory back before this one has read it.
     if (may_keep) guard_.recordDataPtrOnStream(value.storage().data_ptr(), stream_);
     if (may_keep && !is_last) {
-      const auto integer = widest_integer(static_cast<std::uintptr_t>(value.element_size()));
-      pending_.push_back({flat_view(value, integer), value.scalar_type(), places_.size()});
-      places_.push_back(0);  // until it is written
+      pending_.push_back(flat_view(value, value.scalar_type()));
+      places_.push_back(k_pending);
       return true;
     }
     if (is_last) flush();
@@ -139,11 +137,7 @@ class detail::MetricBlocks {
     EventPointer copied;               // recorded after the copy to the host
     std::vector<std::int32_t> places;  // as places_, of the copy under way; none: there is none
   };
-  struct Pending {
-    at::Tensor memory;  // as an integer: not every dtype can be concatenated
-    at::ScalarType dtype;
-    std::size_t number;  // in its block
-  };
+  static constexpr std::int32_t k_pending = -1;  // the place of a value that is not written yet
 
   static void append(std::vector<double>& values, const at::Tensor& block,
                      const std::vector<std::int32_t>& places) {
@@ -171,19 +165,21 @@ class detail::MetricBlocks {
     if (pending_.empty()) return;
     const at::AutoDispatchBelowADInplaceOrView detached;
     const c10::StreamGuard current(stream_);
-    std::stable_sort(pending_.begin(), pending_.end(),
-                     [](const Pending& a, const Pending& b) { return a.dtype < b.dtype; });
-    auto place = written();
-    for (auto next = pending_.begin(); next != pending_.end();) {
-      const auto dtype = next->dtype;
-      std::vector<at::Tensor> memory;
-      for (; next != pending_.end() && next->dtype == dtype; ++next) memory.push_back(next->memory);
-      const auto count = static_cast<std::int64_t>(memory.size());
-      blocks_[filling_].on_device.narrow(0, place, count).copy_(at::cat(memory).view(dtype));
-      place += count;
+    std::vector<std::int32_t*> unknown;  // the places of the pending values
+    for (auto& place : places_) {
+      if (place == k_pending) unknown.push_back(&place);
     }
-    place = written();
-    for (const auto& value : pending_) places_[value.number] = static_cast<std::int32_t>(place++);
+    const auto groups = buckets(pending_);  // of one dtype each
+    auto next = written();
+    for (const auto& group : groups) {
+      const auto count = std::ssize(group);
+      blocks_[filling_].on_device.narrow(0, next, count).copy_(flatten(select(pending_, group)));
+      next += count;
+    }
+    next = written();
+    for (const auto& group : groups) {
+      for (const auto i : group) *unknown[i] = static_cast<std::int32_t>(next++);
+    }
     pending_.clear();
   }
 
@@ -215,7 +211,7 @@ class detail::MetricBlocks {
   std::size_t filling_ = 0;
   // Of the block that is being filled:
   std::vector<std::int32_t> places_;  // of each value, in the order of the pushes
-  std::vector<Pending> pending_;      // pushed and not yet written
+  std::vector<at::Tensor> pending_;   // pushed and not yet written
 };
 
 MetricLog::MetricLog(c10::Device device, std::int64_t block_size)

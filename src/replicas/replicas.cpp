@@ -81,19 +81,15 @@ void copy_values(const std::vector<Module*>& nets,
   for (std::size_t i = 0; i < nets.size(); ++i) place(*nets[i], devices[i]);
 }
 
-void copy_requires_grad(const Module& from, const Module& to) {
-  const auto parameters = to.named_parameters();
-  for (const auto& x : from.named_parameters()) {
+// Which parameters are trained, and the training mode of each submodule.
+void copy_modes(const Module& from, Module& to) {
+  const auto parameters = to.named_parameters(/*recurse=*/false);
+  for (const auto& x : from.named_parameters(/*recurse=*/false))
     parameters[x.key()].set_requires_grad(x.value().requires_grad());
-  }
-}
-
-void copy_training_mode(const Module& from, Module& to) {
   if (to.is_training() != from.is_training()) to.train(from.is_training());  // its children's too
   const auto children = to.named_children();
-  for (const auto& child : from.named_children()) {
-    copy_training_mode(*child.value(), *children[child.key()]);
-  }
+  for (const auto& child : from.named_children())
+    copy_modes(*child.value(), *children[child.key()]);
 }
 
 // One replica's gradients of the parameters with these names; zeros where there is none.
@@ -191,10 +187,7 @@ USE_GPU_EXPORT void detail::mirror_modules(const std::vector<c10::Device>& devic
   const AllowTransfers certain;
   detail::DataSwap swap;
   copy_values(nets, structures, present, swap);
-  for (auto* net : nets) {
-    copy_requires_grad(*nets.front(), *net);
-    copy_training_mode(*nets.front(), *net);
-  }
+  for (auto* net : nets) copy_modes(*nets.front(), *net);
   swap.commit();
 }
 

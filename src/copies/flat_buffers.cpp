@@ -46,7 +46,7 @@ std::vector<at::Tensor> select(at::TensorList tensors, const Positions& position
 
 // As integers: LibTorch does not concatenate every dtype.
 at::Tensor flatten(at::TensorList tensors) {
-  const auto integer = widest_integer(tensors.front().element_size());
+  const auto integer = widest_integer(tensors.front().dtype().itemsize());
   std::vector<at::Tensor> parts;
   for (const auto& x : tensors)
     parts.push_back(flat_view(x.contiguous().resolve_conj().resolve_neg(), integer));

@@ -13,7 +13,6 @@
 #include "copies/flat_buffers.hpp"
 #include "copies/memory_view.hpp"
 #include "messages/message.hpp"
-#include "network_tensors/host_values.hpp"
 #include "network_tensors/named_tensors.hpp"
 #include "network_tensors/parameter_differences.hpp"
 #include "tensor_files/tensor_file_io.hpp"

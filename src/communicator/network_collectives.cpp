@@ -103,8 +103,7 @@ void exchange(detail::GroupState& state, const std::string& function,
     const auto flat = detail::flatten(together);
     state.send(function, flat, what);
     if (what == detail::Collective(state.rank)) continue;  // the root has its values
-    const detail::EachCopy copies(detail::unflatten(flat, together), together);
-    detail::write_with_retry([&] { copies.run(); });
+    detail::EachCopy(detail::unflatten(flat, together), together).run();
   }
 }
 

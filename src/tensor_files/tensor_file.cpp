@@ -18,7 +18,7 @@
 #include "copies/bulk_copy.hpp"
 #include "device/device_check.hpp"
 #include "messages/message.hpp"
-#include "network_tensors/host_values.hpp"
+#include "network_tensors/named_tensors.hpp"
 #include "tensor_files/tensor_file_io.hpp"
 
 namespace use_gpu::detail {

@@ -17,7 +17,6 @@
 #include "device/device_check.hpp"
 #include "device/device_cuda.hpp"
 #include "device/device_event.hpp"
-#include "messages/message.hpp"
 #include "messages/tensor_summary.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {
@@ -35,7 +34,7 @@ bool is_real_number(const at::Tensor& x) {
 void check(const at::Tensor& value, c10::Device device) {
   if (!is_real_number(value)) {
     throw ArgumentError("MetricLog::push: one real number was expected, found " +
-                        detail::clipped(detail::summary(value), 100) +
+                        detail::summary(value) +
                         ". Reduce it first, for example with x.mean(), or give it a value.");
   }
   if (value.device() != device) {

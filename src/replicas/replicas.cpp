@@ -20,7 +20,6 @@
 #include "copies/each_copy.hpp"
 #include "copies/flat_buffers.hpp"
 #include "device/device_check.hpp"
-#include "messages/message.hpp"
 #include "network_tensors/data_swap.hpp"
 #include "replicas/replica_structure.hpp"
 
@@ -107,9 +106,9 @@ Tensors checked_gradients(const detail::NamedTensors& parameters,
     }
     for (const auto device : {parameter.device(), x.device()}) {
       if (device == gradients.front().device()) continue;
-      throw DeviceMismatch("average_gradients: " + replica + " is on several devices: " +
-                           detail::clipped(name, 60) + " or its gradient is on " + device.str() +
-                           ", others are on " + gradients.front().device().str() +
+      throw DeviceMismatch("average_gradients: " + replica + " is on several devices: " + name +
+                           " or its gradient is on " + device.str() + ", others are on " +
+                           gradients.front().device().str() +
                            ". use_gpu::place(net, device) puts all of it on one.");
     }
   }

@@ -10,11 +10,11 @@
 #include <use_gpu/log.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <exception>
 #include <ostream>
 #include <string>
+#include <tuple>
 
 #include "device/device_check.hpp"
 #include "device/device_cuda.hpp"
@@ -23,45 +23,32 @@
 namespace USE_GPU_EXPORT use_gpu {
 namespace {
 
-struct Bytes {
-  std::uint64_t free = 0, total = 0;
-};
-
 c10::DeviceAllocator* allocator_of(c10::Device device) {
   return dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device.type()));
 }
 
-bool has_context(c10::Device device) {  // a CUDA device
-  return at::globalContext()
-      .getAcceleratorHooksInterface(device.type())
-      .hasPrimaryContext(device.index());
-}
-
-// What the driver says. CUDA would make a context, of several hundred MB, on a GPU that this process
-// does not use yet; there NVML is asked.
-class Driver {
- public:
-  std::optional<Bytes> memory_of(c10::Device device) {
-    if (const auto card = detail::card_of(device); card && !has_context(device)) {
-      if (!report_) report_ = query_gpus();
-      if (const auto* const found = detail::find_card(*card, *report_))
-        return Bytes{*found->memory_free_bytes, card->total_bytes};
-    }
-    auto* const allocator = allocator_of(device);
-    if (allocator == nullptr) return std::nullopt;
-    try {
-      // LibTorch switches back to the previous device, and would make a context there.
-      const c10::DeviceGuard current(device);
-      const auto [free, total] = allocator->getMemoryInfo(device.index());
-      return Bytes{free, total};
-    } catch (const c10::NotImplementedError&) {  // not reported by this device type
-      return std::nullopt;
+// Adds what the driver says. CUDA would make a context, of several hundred MB, on a GPU that this
+// process does not use yet; there NVML is asked, for all cards once.
+void ask_driver(MemoryReport& report, std::optional<GpuReport>& asked) {
+  const auto device = report.device;
+  const auto& cuda = at::globalContext().getAcceleratorHooksInterface(c10::kCUDA);
+  if (const auto card = detail::card_of(device); card && !cuda.hasPrimaryContext(device.index())) {
+    if (!asked) asked = query_gpus();
+    if (const auto* const found = detail::find_card(*card, *asked)) {
+      report.free_bytes = found->memory_free_bytes;
+      report.total_bytes = card->total_bytes;
+      return;
     }
   }
-
- private:
-  std::optional<GpuReport> report_;  // asked for once
-};
+  auto* const allocator = allocator_of(device);
+  if (allocator == nullptr) return;
+  try {
+    // LibTorch switches back to the previous device, and would make a context there.
+    const c10::DeviceGuard current(device);
+    std::tie(report.free_bytes, report.total_bytes) = allocator->getMemoryInfo(device.index());
+  } catch (const c10::NotImplementedError&) {  // not reported by this device type
+  }
+}
 
 void release_cached_memory() {
   if (num_gpus() == 0) return;
@@ -88,9 +75,9 @@ std::string text_of(const std::optional<std::uint64_t>& bytes) {
   std::size_t unit = 0;
   for (; number >= 1023.5; ++unit) number /= 1024;
   const int decimals = number < 9.995 ? 2 : number < 99.95 ? 1 : 0;
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.*f %ciB", decimals, number, units[unit]);
-  return text.data();
+  char text[32];
+  std::snprintf(text, sizeof text, "%.*f %ciB", decimals, number, units[unit]);
+  return text;
 }
 
 }  // namespace
@@ -99,10 +86,8 @@ MemoryReport memory_report(c10::Device device) {
   device = detail::present_device(device);
   MemoryReport report{.device = device};
   if (detail::is_always_there(device)) return report;
-  if (const auto bytes = Driver().memory_of(device)) {
-    report.free_bytes = bytes->free;
-    report.total_bytes = bytes->total;
-  }
+  std::optional<GpuReport> asked;
+  ask_driver(report, asked);
   auto* const allocator = allocator_of(device);
   if (allocator == nullptr || !allocator->initialized()) return report;
   const auto stats = allocator->getDeviceStats(device.index());
@@ -124,34 +109,33 @@ std::ostream& operator<<(std::ostream& out, const std::vector<MemoryReport>& rep
                    text_of(x.allocated_bytes), text_of(x.cached_bytes),
                    text_of(x.peak_allocated_bytes)});
   }
-  return out << table
-             << "Free: what the driver can still give, to any process. It keeps a part of the "
-                "total, as\n"
-                "does the CUDA context of each process, some hundred MB. Allocated: in tensors of "
-                "this\n"
-                "process. Cached: what LibTorch has taken for them, with freed memory and the "
-                "pools of\n"
-                "CUDA graphs.\n";
+  return out
+         << table
+         << R"(Free: what the driver can still give, to any process. It keeps a part of the total, as
+does the CUDA context of each process, some hundred MB. Allocated: in tensors of this
+process. Cached: what LibTorch has taken for them, with freed memory and the pools of
+CUDA graphs.
+)";
 }
 
 c10::Device try_emptiest_gpu(std::uint64_t least_bytes) {
-  Driver driver;
+  std::optional<GpuReport> asked;
   c10::Device emptiest = cpu();
   std::uint64_t most = 0;
   for (const auto device : try_all_gpus()) {
     if (device.is_cpu()) break;
     try {
-      const auto free = driver.memory_of(device).value_or(Bytes{}).free;
+      MemoryReport report{.device = device};
+      ask_driver(report, asked);
+      const auto free = report.free_bytes.value_or(0);
       if (free < least_bytes || (!emptiest.is_cpu() && free <= most)) continue;
       emptiest = device;
       most = free;
     } catch (const c10::Error&) {  // a GPU that cannot even be asked cannot be used
     }
   }
-  if (log_enabled(LogLevel::debug)) {
-    log_message(LogLevel::debug, "try_emptiest_gpu(" + std::to_string(least_bytes) + "): " +
-                                     emptiest.str() + ", " + std::to_string(most) + " bytes free");
-  }
+  log_message(LogLevel::debug, "try_emptiest_gpu(" + std::to_string(least_bytes) + "): " +
+                                   emptiest.str() + ", " + std::to_string(most) + " bytes free");
   return emptiest;
 }
 

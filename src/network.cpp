@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <use_gpu/network.hpp>
 
+#include <c10/util/StringUtil.h>
 #include <torch/nn/module.h>
 #include <use_gpu/device.hpp>
 #include <use_gpu/errors.hpp>
@@ -9,7 +10,6 @@
 
 #include <algorithm>
 #include <ostream>
-#include <sstream>
 #include <utility>
 
 #include "device/device_check.hpp"
@@ -33,39 +33,13 @@ std::vector<std::pair<std::string, at::Tensor>> with_gradients(const detail::Nam
   return all;
 }
 
-void warn_nothing_registered(const torch::nn::Module& net) {
-  log_message(LogLevel::warning, "place(" + detail::clipped(net.name(), 60) +
-                                     "): nothing registered: was register_module forgotten?");
-}
-
 // Module::to is virtual; overrides may move tensors elsewhere or replace them.
 void check_arrived(const torch::nn::Module& net, c10::Device device) {
   for (const auto& [name, x] : with_gradients(detail::named_tensors_of(net))) {
     if (same_device(x.device(), device)) continue;
-    throw DeviceError("place: " + detail::clipped(name, 120) + " went to " + x.device().str() +
-                      " instead of " + device.str() + ": does a module override to()?");
+    throw DeviceError("place: " + name + " went to " + x.device().str() + " instead of " +
+                      device.str() + ": does a module override to()?");
   }
-}
-
-[[noreturn]] void throw_to_meta(const std::string& name, const at::Tensor& x) {
-  throw ArgumentError("place: " + detail::clipped(name, 120) + " is on " + x.device().str() +
-                      ", and LibTorch moves no parameter to meta, which has no values. Make the "
-                      "network there: use_gpu::DefaultDeviceGuard scope(c10::Device(\"meta\")).");
-}
-
-PlacedTensor placed(const std::string& name, const at::Tensor& x, bool is_buffer) {
-  return {name,
-          is_buffer,
-          std::string(c10::getDtypeNames(x.scalar_type()).first),
-          x.sizes().vec(),
-          x.device(),
-          detail::bytes_of(x)};
-}
-
-std::string shape_text(const std::vector<std::int64_t>& shape) {
-  std::ostringstream text;
-  text << at::IntArrayRef(shape);
-  return text.str();
 }
 
 }  // namespace
@@ -78,7 +52,10 @@ void place(ModuleRef net, c10::Device device, std::optional<at::ScalarType> dtyp
                         " is not a floating point dtype; integers keep theirs.");
   }
   const auto named = detail::named_tensors_of(module);
-  if (named.empty() && module.children().empty()) warn_nothing_registered(module);
+  if (named.empty() && module.children().empty()) {
+    log_message(LogLevel::warning, "place(" + detail::clipped(module.name(), 60) +
+                                       "): nothing registered: was register_module forgotten?");
+  }
   const c10::InferenceMode no_inference_mode(false);  // for modules that override to()
   const at::NoGradGuard no_grad;
   const AllowTransfers certain;
@@ -86,7 +63,12 @@ void place(ModuleRef net, c10::Device device, std::optional<at::ScalarType> dtyp
   // First the copies: they can fail (no memory, no kernel), but change nothing.
   std::vector<at::Tensor> moving;
   for (const auto& [name, x] : with_gradients(named)) {
-    if (device.is_meta() && !x.is_meta()) throw_to_meta(name, x);
+    if (device.is_meta() && !x.is_meta()) {
+      throw ArgumentError("place: " + name + " is on " + x.device().str() +
+                          ", and LibTorch moves no parameter to meta, which has no values. Make "
+                          "the network there: "
+                          "use_gpu::DefaultDeviceGuard scope(c10::Device(\"meta\")).");
+    }
     const bool is_converted = dtype && x.is_floating_point() && x.scalar_type() != *dtype;
     if (!same_device(x.device(), device) || is_converted) moving.push_back(x);
   }
@@ -106,9 +88,7 @@ std::vector<PlacedTensor> Placement::tensors() && { return std::move(tensors_); 
 std::vector<c10::Device> Placement::devices() const {
   std::vector<c10::Device> devices;
   for (const auto& x : tensors_) {
-    if (std::find(devices.begin(), devices.end(), x.device) == devices.end()) {
-      devices.push_back(x.device);
-    }
+    if (std::ranges::count(devices, x.device) == 0) devices.push_back(x.device);
   }
   return devices;
 }
@@ -126,29 +106,31 @@ c10::Device Placement::single_device() const {
       strays += (strays.empty() ? "" : ", ") + x.name + " on " + x.device.str();
   }
   if (strays.empty()) return first;
-  throw DeviceMismatch("placement: the network is on several devices: " +
-                       detail::clipped(tensors_.front().name, 60) + " on " + first.str() +
-                       ", but " + detail::clipped(strays, 150) +
+  throw DeviceMismatch("placement: the network is on several devices: " + tensors_.front().name +
+                       " on " + first.str() + ", but " + strays +
                        ". use_gpu::place(net, device) puts all of it on one.");
 }
 
 Placement placement(ConstModuleRef net) {
-  const torch::nn::Module& module = net.get();
   std::vector<PlacedTensor> tensors;
-  for (const auto& item : module.named_parameters()) {
-    tensors.push_back(placed(item.key(), item.value(), /*is_buffer=*/false));
-  }
-  for (const auto& item : module.named_buffers()) {
-    tensors.push_back(placed(item.key(), item.value(), /*is_buffer=*/true));
-  }
+  const auto add = [&](const torch::OrderedDict<std::string, at::Tensor>& named, bool is_buffer) {
+    for (const auto& item : named) {
+      const at::Tensor& x = item.value();
+      tensors.push_back({item.key(), is_buffer,
+                         std::string(c10::getDtypeNames(x.scalar_type()).first), x.sizes().vec(),
+                         x.device(), detail::bytes_of(x)});
+    }
+  };
+  add(net.get().named_parameters(), /*is_buffer=*/false);
+  add(net.get().named_buffers(), /*is_buffer=*/true);
   return Placement(std::move(tensors));
 }
 
 std::ostream& operator<<(std::ostream& out, const Placement& placement) {
   detail::TextTable table({"name", "kind", "dtype", "shape", "device", "bytes"});
   for (const auto& x : placement.tensors()) {
-    table.add_row({x.name, x.is_buffer ? "buffer" : "parameter", x.dtype, shape_text(x.shape),
-                   x.device.str(), std::to_string(x.bytes)});
+    table.add_row({x.name, x.is_buffer ? "buffer" : "parameter", x.dtype,
+                   c10::str(at::IntArrayRef(x.shape)), x.device.str(), std::to_string(x.bytes)});
   }
   return out << table;
 }

@@ -40,34 +40,6 @@ void set_intra_op_threads(int count) {
   if (MKL_Set_Num_Threads_Local != nullptr) MKL_Set_Num_Threads_Local(count);
 }
 
-class FirstError {
- public:
-  // To be called in a catch block. Logs at once: other threads may run long, or wait for this one
-  // forever.
-  void add_current(c10::Device device, int entry) noexcept {
-    {
-      const std::lock_guard lock(mutex_);
-      if (!error_) error_ = std::current_exception();
-    }
-    try {
-      constexpr std::size_t k_most_bytes = 1000;
-      log_message(LogLevel::error,
-                  "parallel_on: entry " + std::to_string(entry) + ", on " + device.str() +
-                      ", failed: " + detail::clipped(detail::current_error_text(), k_most_bytes));
-    } catch (...) {  // no memory for a text: the error itself is kept
-    }
-  }
-
-  // After the last add.
-  void rethrow_if_any() const {
-    if (error_) std::rethrow_exception(error_);
-  }
-
- private:
-  std::mutex mutex_;
-  std::exception_ptr error_;
-};
-
 }  // namespace
 
 void parallel_on(const std::vector<c10::Device>& devices,
@@ -85,7 +57,23 @@ void parallel_on(const std::vector<c10::Device>& devices,
   const int share = std::max(1, at::get_num_threads() / static_cast<int>(devices.size()));
   const at::ThreadLocalState callers;
 
-  FirstError first_error;
+  std::mutex mutex;
+  std::exception_ptr first_error;
+  // To be called in a catch block. Logs at once: other threads may run long, or wait for this one
+  // forever.
+  const auto add_error = [&](c10::Device device, int entry) noexcept {
+    {
+      const std::lock_guard lock(mutex);
+      if (!first_error) first_error = std::current_exception();
+    }
+    try {
+      constexpr std::size_t k_most_bytes = 1000;
+      log_message(LogLevel::error,
+                  "parallel_on: entry " + std::to_string(entry) + ", on " + device.str() +
+                      ", failed: " + detail::clipped(detail::current_error_text(), k_most_bytes));
+    } catch (...) {  // no memory for a text: the error itself is kept
+    }
+  };
   const auto run = [&](c10::Stream stream, int entry) noexcept {
     const auto device = stream.device();
     try {
@@ -95,29 +83,28 @@ void parallel_on(const std::vector<c10::Device>& devices,
       set_intra_op_threads(share);
       work(device, entry);
     } catch (...) {
-      first_error.add_current(device, entry);
+      add_error(device, entry);
     }
     try {
       synchronize(device);
     } catch (...) {
-      first_error.add_current(device, entry);
+      add_error(device, entry);
     }
   };
 
   std::vector<std::thread> threads;
   threads.reserve(devices.size());
-  int entry = 0;
-  for (const auto stream : streams) {
+  for (int entry = 0; const auto stream : streams) {
     try {
       threads.emplace_back(run, stream, entry);
     } catch (...) {  // no more threads: wait for those that run
-      first_error.add_current(stream.device(), entry);
+      add_error(stream.device(), entry);
       break;
     }
     ++entry;
   }
   for (auto& thread : threads) thread.join();
-  first_error.rethrow_if_any();
+  if (first_error) std::rethrow_exception(first_error);
 }
 
 }  // namespace use_gpu

@@ -13,10 +13,8 @@
 #include "copies/flat_buffers.hpp"
 #include "copies/memory_view.hpp"
 #include "messages/message.hpp"
-#include "network_tensors/host_values.hpp"
 #include "network_tensors/named_tensors.hpp"
 #include "network_tensors/parameter_differences.hpp"
-#include "tensor_files/tensor_conversion.hpp"
 #include "tensor_files/tensor_file_io.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {
@@ -28,9 +26,8 @@ namespace fs = std::filesystem;
 bool have_same_values(const at::Tensor& a, const at::Tensor& b, at::ScalarType dtype) {
   if (a.is_same(b)) return true;
   if (a.device() != b.device()) return false;
-  const bool is_same_dtype = a.scalar_type() == b.scalar_type();
   const auto bytes = [&](const at::Tensor& x) {
-    return detail::flatten({is_same_dtype ? x : x.to(dtype)}).view(at::kByte);
+    return detail::flatten({x.to(dtype)}).view(at::kByte);
   };
   return bytes(a).equal(bytes(b));
 }
@@ -51,18 +48,19 @@ class PendingWrites {
   /// A reason for which nothing may be written.
   void refuse(std::string difference) { differences_.push_back(std::move(difference)); }
 
-  /// The value of one of the known names.
+  /// The value of that name.
   void add(const std::string& name, const at::Tensor& source, bool may_convert = false) {
+    if (!known_.contains(name)) return refuse(name + " is not in the network");
     const auto& target = known_.at(name);
     const auto difference = detail::difference(target, source, may_convert);
     if (!difference.empty()) return refuse(name + ' ' + difference);
-    const auto [first, is_first] =
-        written_.try_emplace(target.unsafeGetTensorImpl(), Value{name, source});
+    const auto [first, is_first] = written_.try_emplace(target.unsafeGetTensorImpl(), name, source);
+    const auto& [first_name, first_source] = first->second;
     if (is_first) {
       targets_.push_back(target);
       sources_.push_back(source);
-    } else if (!have_same_values(first->second.tensor, source, target.scalar_type())) {
-      refuse(name + " is tied to " + first->second.name + "; give both one tensor");
+    } else if (!have_same_values(first_source, source, target.scalar_type())) {
+      refuse(name + " is tied to " + first_name + "; give both one tensor");
     }
   }
 
@@ -81,31 +79,13 @@ class PendingWrites {
   }
 
  private:
-  struct Value {
-    std::string name;
-    at::Tensor tensor;
-  };
   detail::NamedTensors known_;
   detail::Differences differences_;
   std::vector<at::Tensor> targets_;
   std::vector<at::Tensor> sources_;
-  std::unordered_map<at::TensorImpl*, Value> written_;  // by target
+  // The first name and value of each target.
+  std::unordered_map<at::TensorImpl*, std::pair<std::string, at::Tensor>> written_;
 };
-
-// The tensors of a file by the names that the network has for them.
-std::map<std::string, const detail::StoredTensor*> renamed(const detail::TensorFileReader& reader,
-                                                           const LoadOptions& options,
-                                                           PendingWrites& writes) {
-  std::map<std::string, const detail::StoredTensor*> all;
-  for (const auto& stored : reader.tensors()) {
-    const auto name = options.rename ? options.rename(stored.name) : stored.name;
-    if (options.rename && name.empty()) continue;
-    const auto [first, is_first] = all.emplace(name, &stored);
-    if (!is_first)
-      writes.refuse(first->second->name + " and " + stored.name + " are both renamed to " + name);
-  }
-  return all;
-}
 
 }  // namespace
 
@@ -132,13 +112,7 @@ void write_parameters(ModuleRef net, const std::map<std::string, at::Tensor>& va
   // In inference mode tensors that were made in it can be written too.
   const c10::InferenceMode inference;
   PendingWrites writes(net.get());
-  for (const auto& [name, value] : values) {
-    if (writes.known().contains(name)) {
-      writes.add(name, value);
-    } else {
-      writes.refuse(name + " is not in the network");
-    }
-  }
+  for (const auto& [name, value] : values) writes.add(name, value);
   writes.run("write_parameters: the values do not fit the network");
 }
 
@@ -152,7 +126,15 @@ void save_parameters(ConstModuleRef net, const fs::path& file) {
 LoadReport load_parameters(ModuleRef net, const fs::path& file, const LoadOptions& options) {
   PendingWrites writes(net.get());
   const detail::TensorFileReader reader("load_parameters", file);
-  const auto stored_as = renamed(reader, options, writes);  // runs the caller's code
+  std::map<std::string, const detail::StoredTensor*> stored_as;  // by the network's names
+  for (const auto& stored : reader.tensors()) {
+    const auto name = options.rename ? options.rename(stored.name) : stored.name;
+    if (options.rename && name.empty()) continue;
+    const auto [first, is_first] = stored_as.emplace(name, &stored);
+    if (!is_first)
+      writes.refuse(first->second->name + " and " + stored.name + " are both renamed to " + name);
+  }
+  // Not around the caller's code.
   const AllowTransfers certain;
   const c10::InferenceMode inference;
   LoadReport report;
@@ -161,10 +143,10 @@ LoadReport load_parameters(ModuleRef net, const fs::path& file, const LoadOption
     const auto found = writes.known().find(name);
     if (found == writes.known().end()) {
       report.unexpected.push_back(stored->name);
-      if (options.allow_unexpected) continue;
       const bool is_renamed = name != stored->name;
-      writes.refuse(name + (is_renamed ? " (" + stored->name + " in the file)" : "") +
-                    " is not in the network");
+      if (!options.allow_unexpected)
+        writes.refuse(name + (is_renamed ? " (" + stored->name + " in the file)" : "") +
+                      " is not in the network");
       continue;
     }
     const auto& target = found->second;
@@ -181,7 +163,7 @@ LoadReport load_parameters(ModuleRef net, const fs::path& file, const LoadOption
     if (!options.allow_missing) writes.refuse(name + " is missing");
   }
   std::sort(report.unexpected.begin(), report.unexpected.end());
-  writes.run("load_parameters: " + detail::clipped(file.string(), 110) +
+  writes.run("load_parameters: " + file.string() +
              " does not fit the network (build the one that was saved)");
   return report;
 }

@@ -11,36 +11,20 @@
 #include <sstream>
 
 #include "device/device_check.hpp"
-#include "messages/message.hpp"
 #include "messages/tensor_summary.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {
 namespace {
 
-// Names and shapes come from the user and may be long; an error must keep room for its remedy.
-constexpr std::size_t k_name_length = 24;
-constexpr std::size_t k_shape_length = 30;
-
 void check_defined(std::string_view operation, std::string_view name, const at::Tensor& x) {
   if (x.defined()) return;
-  throw ArgumentError(
-      detail::clipped(operation, 2 * k_name_length) + ": " + detail::clipped(name, k_name_length) +
-      " is an undefined tensor; give it a value first, for example with torch::ones.");
+  throw ArgumentError(c10::str(operation, ": ", name,
+                               " is an undefined tensor; give it a value first, for "
+                               "example with torch::ones."));
 }
 
 // LibTorch lets a CPU tensor of zero dimensions take part in any device's operation, as a number.
 bool fits_anywhere(const at::Tensor& x) { return x.dim() == 0 && x.is_cpu(); }
-
-[[noreturn]] void throw_mismatch(std::string_view operation, const Operand& a, const Operand& b) {
-  const std::string first = detail::clipped(a.name, k_name_length);
-  const std::string second = detail::clipped(b.name, k_name_length);
-  throw DeviceMismatch(
-      detail::clipped(operation, 2 * k_name_length) + ": " + first + " is " +
-      detail::summary(a.tensor, k_shape_length) + ", " + second + " is " +
-      detail::summary(b.tensor, k_shape_length) +
-      ". Both must be on one device; move one, for example with use_gpu::to_device(" + second +
-      ", " + first + ".device()).");
-}
 
 }  // namespace
 
@@ -73,8 +57,12 @@ void check_same_device(std::string_view operation, c10::ArrayRef<Operand> operan
     check_defined(operation, operand.name, operand.tensor);
     if (fits_anywhere(operand.tensor)) continue;
     if (first == nullptr) first = &operand;
-    if (!same_device(first->tensor.device(), operand.tensor.device()))
-      throw_mismatch(operation, *first, operand);
+    if (same_device(first->tensor.device(), operand.tensor.device())) continue;
+    throw DeviceMismatch(
+        c10::str(operation, ": ", first->name, " is ", describe(first->tensor), ", ", operand.name,
+                 " is ", describe(operand.tensor),
+                 ". Both must be on one device; move one, for example with use_gpu::to_device(",
+                 operand.name, ", ", first->name, ".device())."));
   }
 }
 

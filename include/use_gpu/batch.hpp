@@ -35,37 +35,15 @@ struct Example;  // <torch/data/example.h> takes seconds to compile
 namespace USE_GPU_EXPORT use_gpu {
 namespace detail {
 
-template <class>
-inline constexpr bool is_vector = false;
-template <class T, class Allocator>
-inline constexpr bool is_vector<std::vector<T, Allocator>> = true;
+template <class, template <class...> class>
+inline constexpr bool is_a = false;
+template <class... T, template <class...> class Template>
+inline constexpr bool is_a<Template<T...>, Template> = true;
 
 template <class>
 inline constexpr bool is_array = false;
 template <class T, std::size_t size>
 inline constexpr bool is_array<std::array<T, size>> = true;
-
-template <class>
-inline constexpr bool is_map = false;
-template <class Key, class T, class Less, class Allocator>
-inline constexpr bool is_map<std::map<Key, T, Less, Allocator>> = true;
-
-template <class>
-inline constexpr bool is_tuple = false;
-template <class A, class B>
-inline constexpr bool is_tuple<std::pair<A, B>> = true;
-template <class... T>
-inline constexpr bool is_tuple<std::tuple<T...>> = true;
-
-template <class>
-inline constexpr bool is_optional = false;
-template <class T>
-inline constexpr bool is_optional<std::optional<T>> = true;
-
-template <class>
-inline constexpr bool is_example = false;
-template <class Data, class Target>
-inline constexpr bool is_example<torch::data::Example<Data, Target>> = true;
 
 template <class T>
 inline constexpr bool is_leaf =
@@ -84,16 +62,6 @@ T call(const T& x, c10::Device device) {
 }
 }  // namespace own_overload
 
-/// What became of the tensors of one batch.
-class MovedTensors {
- public:
-  /// Undefined for one that is asked for the first time.
-  at::Tensor& of(const at::Tensor& x);
-
- private:
-  std::unordered_map<at::TensorImpl*, at::Tensor> moved_;
-};
-
 /// Moves the tensors of one batch, each once, by move(x), and what has an overload of its own.
 template <class Move>
 class BatchMover {
@@ -104,25 +72,25 @@ class BatchMover {
   T operator()(const T& x) {
     if constexpr (std::is_same_v<T, at::Tensor>) {
       if (!x.defined()) return x;
-      auto& moved = moved_.of(x);
+      auto& moved = moved_[x.unsafeGetTensorImpl()];
       if (!moved.defined()) moved = move_(x);
       return moved;
     } else if constexpr (is_leaf<T>) {
       return x;
-    } else if constexpr (is_vector<T>) {
+    } else if constexpr (is_a<T, std::vector>) {
       T all;
       all.reserve(x.size());
       for (const auto& element : x) all.push_back((*this)(element));
       return all;
-    } else if constexpr (is_map<T>) {
+    } else if constexpr (is_a<T, std::map>) {
       T all(x.key_comp());
       for (const auto& [key, element] : x) all.emplace_hint(all.end(), key, (*this)(element));
       return all;
-    } else if constexpr (is_optional<T>) {
+    } else if constexpr (is_a<T, std::optional>) {
       return x ? T((*this)(*x)) : T();
-    } else if constexpr (is_array<T> || is_tuple<T>) {
+    } else if constexpr (is_array<T> || is_a<T, std::pair> || is_a<T, std::tuple>) {
       return std::apply([this](const auto&... element) { return T{(*this)(element)...}; }, x);
-    } else if constexpr (is_example<T>) {
+    } else if constexpr (is_a<T, torch::data::Example>) {
       if constexpr (requires { x.target; }) {
         return T((*this)(x.data), (*this)(x.target));
       } else {
@@ -139,7 +107,7 @@ class BatchMover {
  private:
   c10::Device device_;
   Move move_;
-  MovedTensors moved_;
+  std::unordered_map<at::TensorImpl*, at::Tensor> moved_;
 };
 
 }  // namespace detail

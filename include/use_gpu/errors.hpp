@@ -24,7 +24,7 @@ namespace USE_GPU_EXPORT use_gpu {
 /// The base of all errors here.
 class Error : public c10::Error {
  public:
-  /// what() gives this message, cut to 400 characters, and no backtrace.
+  /// what() gives this message, cut to 400 characters, its longest words first, and no backtrace.
   explicit Error(const std::string& message);
 };
 
@@ -33,21 +33,21 @@ class Error : public c10::Error {
 class ArgumentError : public Error {
  public:
   /// what() gives this message and no backtrace.
-  explicit ArgumentError(const std::string& message);
+  using Error::Error;
 };
 
 /// An invalid device name or index (`gpu(300)`), or use of a device that does not exist.
 class DeviceError : public Error {
  public:
   /// what() gives this message and no backtrace.
-  explicit DeviceError(const std::string& message);
+  using Error::Error;
 };
 
 /// Operands, or the tensors of a network, on different devices.
 class DeviceMismatch : public Error {
  public:
   /// what() gives this message and no backtrace.
-  explicit DeviceMismatch(const std::string& message);
+  using Error::Error;
 };
 
 /// A parameter file, or a set of named values, that cannot be read or written, or does not fit the
@@ -68,7 +68,7 @@ class ParameterError : public Error {
 class TransferForbidden : public Error {
  public:
   /// what() gives this message and no backtrace.
-  explicit TransferForbidden(const std::string& message);
+  using Error::Error;
 };
 
 }  // namespace use_gpu

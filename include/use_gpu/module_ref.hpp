@@ -65,9 +65,7 @@ using ModuleRef = BasicModuleRef<torch::nn::Module>;
 /// A network that a function only reads.
 using ConstModuleRef = BasicModuleRef<const torch::nn::Module>;
 
-template <>
-torch::nn::Module& ModuleRef::get() const;
-template <>
-const torch::nn::Module& ConstModuleRef::get() const;
+extern template torch::nn::Module& BasicModuleRef<torch::nn::Module>::get() const;
+extern template const torch::nn::Module& BasicModuleRef<const torch::nn::Module>::get() const;
 
 }  // namespace use_gpu

@@ -13,8 +13,8 @@
 //
 // "Parameters" are the registered parameters and buffers, by their names ("0.weight"); undefined
 // ones are left out. Many small tensors travel together, in few large transfers through pinned host
-// memory, of which at most 64 MB are needed for each device. The files are safetensors, as in
-// tensor_file.hpp, with a checksum (XXH3) for each tensor in their metadata.
+// memory, of which at most 64 MB are needed for each device and direction. The files are
+// safetensors, as in tensor_file.hpp, with a checksum (XXH3) for each tensor in their metadata.
 // Python's counterpart is `state_dict` with `load_state_dict`, which C++ does not have.
 //
 // Several threads may read one network at once. While one thread writes to a network, no other may
@@ -42,8 +42,9 @@ namespace USE_GPU_EXPORT use_gpu {
 /// left alone. In place: each keeps its TensorImpl, device and requires_grad, so optimizers go on
 /// working; nothing is recorded by autograd. ParameterError, before anything is written, for
 /// unknown names, other shapes or dtypes, and tied names with different values; its differences()
-/// lists them all. A write that the device refuses is tried once more; if it fails again LibTorch's
-/// error passes, and the device and all values on it are lost. Chapter: exercise 2.
+/// lists them all. Nothing has changed either where memory runs out before the first write. For a
+/// write that the device refuses LibTorch's error passes: the values on that device are then
+/// unspecified. Chapter: exercise 2.
 void write_parameters(ModuleRef net, const std::map<std::string, at::Tensor>& values);
 
 /// Writes all parameters and buffers to a safetensors file, and waits until they are on the disk.
@@ -78,7 +79,8 @@ struct LoadReport {
 
 /// Reads a safetensors file, or all those of an index (".json"), into the network. Without options
 /// it must have exactly the file's names, shapes and dtypes; of tied names one is enough. Otherwise
-/// as write_parameters: in place, nothing moves. Checksums as in load_tensors. ParameterError,
+/// as write_parameters: in place, nothing moves, and a refused write is an error of LibTorch, after
+/// which the values on that device are unspecified. Checksums as in load_tensors. ParameterError,
 /// and nothing has changed, if a file cannot be read, is damaged, or does not fit; differences() has
 /// each missing or extra name, wrong shape and dtype. The files are mapped, not copied, so no other
 /// program may truncate them meanwhile (save_parameters never does).

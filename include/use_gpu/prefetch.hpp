@@ -38,14 +38,15 @@ class Sender {
 
   /// Lets the device's current stream wait for it, and its memory be kept until that stream is done
   /// with it. Does not wait.
-  void receive(Sent& sent);
+  void receive(Sent& sent) const;
 
   /// Whether the program is ending, and LibTorch may no longer free what a stream used.
   static bool is_exiting() noexcept;
 
  private:
-  struct State;
-  std::shared_ptr<State> state_;
+  c10::Device device_;
+  std::optional<c10::Stream> stream_;  // none on the CPU
+  std::shared_ptr<Sent> next_;
 };
 
 /// The range that prefetch() returns; each begin() starts the loader anew.
@@ -56,10 +57,7 @@ class Prefetch {
   using Batch = std::remove_cvref_t<decltype(*std::declval<Source&>())>;
 
   Prefetch(Loader& loader, c10::Device device, int depth)
-      : loader_(loader),
-        device_(device),
-        depth_(static_cast<std::size_t>(depth)),
-        sender_(device, depth) {}
+      : loader_(loader), device_(device), depth_(depth), sender_(device, depth) {}
   ~Prefetch() {  // what is under way is left to the program's end: LibTorch may be gone
     if (Sender::is_exiting()) static_cast<void>(new auto(std::move(queue_)));
   }
@@ -75,7 +73,7 @@ class Prefetch {
     using reference = Batch&;
 
     explicit Iterator(Prefetch* range) : range_(range) {}
-    Batch& operator*() const { return *range_->queue_.front().batch; }
+    Batch& operator*() const { return range_->queue_.front().batch; }
     Batch* operator->() const { return &**this; }
     Iterator& operator++() {
       range_->queue_.pop_front();
@@ -91,7 +89,8 @@ class Prefetch {
 
   Iterator begin() {
     queue_.clear();
-    is_over_ = is_started_ = false;
+    error_ = nullptr;
+    is_started_ = false;
     source_.emplace(std::begin(loader_));
     advance();
     return Iterator(this);
@@ -100,50 +99,38 @@ class Prefetch {
 
  private:
   struct Entry {
-    std::optional<Batch> batch;
+    Batch batch;
     std::shared_ptr<Sender::Sent> sent;
-    std::exception_ptr error;  // in place of the batch
   };
 
   // Sends batches until so many are under way; then hands over the first.
   void advance() {
-    while (queue_.size() <= depth_ && !is_over_) fetch();
-    if (queue_.empty()) return;
-    auto& first = queue_.front();
-    if (first.error) {
-      const auto error = first.error;
-      queue_.clear();
-      std::rethrow_exception(error);
-    }
-    sender_.receive(*first.sent);
+    while (std::ssize(queue_) <= depth_ && source_) fetch();
+    if (!queue_.empty()) return sender_.receive(*queue_.front().sent);
+    if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   }
 
   void fetch() {
-    Entry entry;
     try {
       if (std::exchange(is_started_, true)) ++*source_;
-      if (*source_ == std::end(loader_)) {
-        is_over_ = true;
-        return;
-      }
+      if (*source_ == std::end(loader_)) return source_.reset();
       const auto send = [this](const at::Tensor& x) { return sender_.send(x); };
-      entry.batch.emplace(BatchMover(device_, send)(static_cast<const Batch&>(**source_)));
-      entry.sent = sender_.sent();
+      auto batch = BatchMover(device_, send)(static_cast<const Batch&>(**source_));
+      queue_.push_back({std::move(batch), sender_.sent()});
     } catch (...) {
-      entry = {{}, {}, std::current_exception()};
-      is_over_ = true;
+      error_ = std::current_exception();
+      source_.reset();
     }
-    queue_.push_back(std::move(entry));
   }
 
   Loader& loader_;
   c10::Device device_;
-  std::size_t depth_;
+  int depth_;
   Sender sender_;
-  std::optional<Source> source_;
+  std::optional<Source> source_;  // none once it is over
   bool is_started_ = false;
-  bool is_over_ = false;
-  std::deque<Entry> queue_;  // the batch that is out, and those under way
+  std::deque<Entry> queue_;   // the batch that is out, and those under way
+  std::exception_ptr error_;  // of the loader, after these
 };
 
 }  // namespace detail

@@ -80,8 +80,8 @@ requires ModuleHandle<std::invoke_result_t<Make&>>
 /// These errors change nothing: ArgumentError if there are no replicas, an empty one or a
 /// duplicate, DeviceMismatch if one is on several devices, ParameterError, with all reasons in
 /// differences(), if parameters differ in name, shape, dtype or requires_grad, or a gradient is
-/// sparse. A write that a device refuses is tried once more; if it fails again LibTorch's error
-/// passes, and the device and all values on it are lost.
+/// sparse; nor does memory that runs out before the first write. For a write that a device refuses
+/// LibTorch's error passes: the gradients on that device are then unspecified.
 template <ModuleHandle Net>
 void average_gradients(const std::vector<Net>& replicas) {
   detail::average_gradients_of({replicas.begin(), replicas.end()});

@@ -34,8 +34,9 @@ namespace USE_GPU_EXPORT use_gpu {
 ///
 /// ParameterError, with the file and the cause, if a file is not there, is damaged, has a header
 /// over the format's 100 MB, or a dtype that LibTorch lacks (F6); if the index names a tensor twice,
-/// one that its file lacks, or a file outside of its folder. DeviceError if there is no such device.
-/// No other program may truncate a file meanwhile.
+/// one that its file lacks, or a file outside of its folder. DeviceError if there is no such device;
+/// for a write that it refuses LibTorch's error passes. No other program may truncate a
+/// file meanwhile.
 [[nodiscard]] std::map<std::string, at::Tensor> load_tensors(const std::filesystem::path& file,
                                                              c10::Device device = cpu());
 

@@ -15,7 +15,6 @@
 #include "communicator/group_state.hpp"
 #include "communicator/nccl_backend_cuda.hpp"
 #include "messages/error_text.hpp"
-#include "messages/message.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {
 namespace {
@@ -159,8 +158,7 @@ void Communicator::barrier() {
 
 Backend Communicator::backend() {
   auto& s = *state_;
-  if (!s.failure.empty())
-    throw CommunicatorError("backend: closed: " + detail::clipped(s.failure, 250));
+  if (!s.failure.empty()) throw CommunicatorError("backend: closed: " + s.failure);
   if (!s.gloo)  // a group of one creates it on first use
     s.gloo = make_gloo(c10::make_intrusive<c10d::HashStore>(), 0, 1, "127.0.0.1", s.timeout);
   return s.nccl ? s.nccl : s.gloo;

@@ -51,8 +51,7 @@ int socket_for(const Addresses& addresses, const Use& use) {
 
 void throw_not_joined(const LaunchEnvironment& launch, const std::string& cause) {
   throw CommunicatorError("Communicator::join: rank " + std::to_string(launch.rank) + " of " +
-                          std::to_string(launch.size) + " at " + clipped(launch.endpoint(), 80) +
-                          ": " + cause);
+                          std::to_string(launch.size) + " at " + launch.endpoint() + ": " + cause);
 }
 
 std::string local_address(const LaunchEnvironment& launch) {

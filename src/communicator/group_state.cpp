@@ -91,8 +91,7 @@ void GroupState::call(const std::string& operation, const at::Tensor& x, Collect
 CallComparison GroupState::compare_calls(const std::string& operation, const std::string& call,
                                          std::int64_t network, std::int64_t choice, bool refuses) {
   if (!failure.empty()) {
-    throw CommunicatorError(operation +
-                            ": this communicator is no longer usable: " + clipped(failure, 250));
+    throw CommunicatorError(operation + ": this communicator is no longer usable: " + failure);
   }
   const auto number = static_cast<std::int64_t>(c10::util::crc64(call).checksum());
   // Equal on all ranks if max(x) == min(x), which is ~max(~x).
@@ -110,7 +109,7 @@ CallComparison GroupState::compare_calls(const std::string& operation, const std
   }
   if (most[0] != ~most[1]) {
     throw ArgumentError(operation + ": the ranks do not make the same call. Rank " +
-                        std::to_string(rank) + " makes this one: " + clipped(call, 200) +
+                        std::to_string(rank) + " makes this one: " + call +
                         ". Operation, shape, dtype and root have to agree, and whether the tensor "
                         "is on group.device().");
   }

@@ -21,7 +21,6 @@
 #include "communicator/wire_tensor.hpp"
 #include "copies/each_copy.hpp"
 #include "copies/flat_buffers.hpp"
-#include "messages/message.hpp"
 #include "network_tensors/named_tensors.hpp"
 #include "network_tensors/parameter_differences.hpp"
 
@@ -74,8 +73,7 @@ bool check_networks(detail::GroupState& group, const std::string& function,
 }
 
 std::string cannot_send(const std::string& what, const std::string& trouble) {
-  return detail::clipped(what, 120) + " is " + trouble +
-         "; only dense tensors with values can be sent.";
+  return what + " is " + trouble + "; only dense tensors with values can be sent.";
 }
 
 // The gradients that some rank has; zeros where this one has none.
@@ -105,8 +103,7 @@ void exchange(detail::GroupState& state, const std::string& function,
     const auto flat = detail::flatten(together);
     state.send(function, flat, what);
     if (what == detail::Collective(state.rank)) continue;  // the root has its values
-    const detail::EachCopy copies(detail::unflatten(flat, together), together);
-    detail::write_with_retry([&] { copies.run(); });
+    detail::EachCopy(detail::unflatten(flat, together), together).run();
   }
 }
 
@@ -152,7 +149,7 @@ void average_gradients(ModuleRef net, Communicator& group) {
     if (const auto why = detail::trouble_with(x); !why.empty()) {
       trouble = cannot_send("the gradient of " + name, why);
     } else if (!detail::reduction_dtype(x.scalar_type(), ReduceOp::mean)) {
-      trouble = "the gradient of " + detail::clipped(name, 120) + " is " + describe(x) +
+      trouble = "the gradient of " + name + " is " + describe(x) +
                 ", a dtype that has no mean. Convert the network, say to float32.";
     }
   }

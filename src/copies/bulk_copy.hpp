@@ -15,10 +15,11 @@ namespace use_gpu::detail {
 /// memory, of which the host fills one while the device reads the other; a large tensor that is
 /// pinned itself is sent from where it is.
 ///
-/// Waits for what it moves between host and device. Needs besides, for each device, at most 64 MB
-/// of pinned memory, which LibTorch keeps for later, and 32 MB there; and a copy of each tensor that
-/// lies otherwise in memory than its target. Allocates all before it writes, so that running out of
-/// memory changes nothing; uses write_with_retry. For values only: callers switch autograd off.
+/// Waits for what it moves between host and device. Needs besides, for each pair of devices, at most
+/// 64 MB of pinned memory if one is the host, which LibTorch keeps for later, and 32 MB on each
+/// device; and a copy of each tensor that lies otherwise in memory than its target. Allocates all
+/// before it writes, so that running out of memory changes nothing. After another error of LibTorch
+/// the values of the targets are unspecified. For values only: callers switch autograd off.
 void bulk_copy(at::TensorList values, at::TensorList targets);
 
 }  // namespace use_gpu::detail

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "copies/flat_buffers.hpp"
 
-#include <ATen/ops/empty.h>
+#include <ATen/ops/cat.h>
 
-#include <algorithm>
 #include <map>
 #include <tuple>
 
-#include "copies/each_copy.hpp"
 #include "copies/memory_view.hpp"
 
 namespace use_gpu::detail {
@@ -46,35 +44,22 @@ std::vector<at::Tensor> select(at::TensorList tensors, const Positions& position
   return selected;
 }
 
-// Sizes that 16 or 8 divides come first, without gaps: so EachCopy moves them as one row.
-FlatLayout::FlatLayout(at::TensorList tensors) : begins(tensors.size()) {
-  for (const std::int64_t divisor : {16, 8, 1}) {
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-      const auto size = bytes_in(tensors[i]);
-      const int widest = size % 16 == 0 ? 16 : size % 8 == 0 ? 8 : 1;
-      if (widest != divisor) continue;
-      begins[i] = (bytes + 7) / 8 * 8;
-      bytes = begins[i] + size;
-    }
-  }
-}
-
+// As integers: LibTorch does not concatenate every dtype.
 at::Tensor flatten(at::TensorList tensors) {
-  const auto& first = tensors.front();
-  if (tensors.size() == 1 && first.is_contiguous() && is_dense_and_resolved(first))
-    return first.detach().view({first.numel()});
-  const auto bytes = FlatLayout(tensors).bytes;
-  auto flat = at::empty({bytes / static_cast<std::int64_t>(first.element_size())}, first.options());
-  EachCopy(tensors, unflatten(flat, tensors)).run();
-  return flat;
+  const auto integer = widest_integer(tensors.front().dtype().itemsize());
+  std::vector<at::Tensor> parts;
+  for (const auto& x : tensors)
+    parts.push_back(flat_view(x.contiguous().resolve_conj().resolve_neg(), integer));
+  const auto flat = parts.size() == 1 ? parts.front() : at::cat(parts);
+  return flat_view(flat, tensors.front().scalar_type());
 }
 
 std::vector<at::Tensor> unflatten(const at::Tensor& flat, at::TensorList like) {
-  const FlatLayout layout(like);
   std::vector<at::Tensor> views;
-  for (std::size_t i = 0; i < like.size(); ++i) {
-    const auto begin = layout.begins[i] / static_cast<std::int64_t>(flat.element_size());
-    views.push_back(flat.narrow(0, begin, like[i].numel()).view(like[i].sizes()));
+  std::int64_t begin = 0;
+  for (const auto& x : like) {
+    views.push_back(flat.narrow(0, begin, x.numel()).view(x.sizes()));
+    begin += x.numel();
   }
   return views;
 }

@@ -22,16 +22,8 @@ using Positions = std::vector<std::size_t>;
 /// The tensors at those positions.
 [[nodiscard]] std::vector<at::Tensor> select(at::TensorList tensors, const Positions& positions);
 
-/// Where each of these tensors lies in a flat buffer; the same for all of equal sizes and dtypes.
-/// Each begins at a multiple of 8 bytes and of its dtype's size.
-struct FlatLayout {
-  explicit FlatLayout(at::TensorList tensors);
-  std::vector<std::int64_t> begins;  // in bytes
-  std::int64_t bytes = 0;            // in all
-};
-
-/// Their values in one dimension on their device, all of one dtype, laid out as above: what lies
-/// between them is unspecified. One that is alone and contiguous is not copied.
+/// Their values in one dimension on their device, all of one dtype, one after the other. One that is
+/// alone and contiguous is not copied.
 [[nodiscard]] at::Tensor flatten(at::TensorList tensors);
 
 /// Views of `flat` with the shapes of `like`: the reverse of flatten.

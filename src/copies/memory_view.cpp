@@ -13,6 +13,17 @@ at::Tensor memory_view(const at::Tensor& x, std::int64_t begin, at::ScalarType d
   return view;
 }
 
+at::Tensor flat_view(const at::Tensor& x, at::ScalarType dtype) {
+  const auto count = bytes_in(x) / static_cast<std::int64_t>(c10::elementSize(dtype));
+  return memory_view(x, begin_of(x), dtype, {count}, {1});
+}
+
+at::ScalarType widest_integer(std::uintptr_t bytes) {
+  if (bytes % 8 == 0) return at::kLong;
+  if (bytes % 4 == 0) return at::kInt;
+  return bytes % 2 == 0 ? at::kShort : at::kByte;
+}
+
 std::int64_t begin_of(const at::Tensor& x) {
   return x.storage_offset() * static_cast<std::int64_t>(x.element_size());
 }

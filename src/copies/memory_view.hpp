@@ -14,6 +14,12 @@ namespace use_gpu::detail {
 [[nodiscard]] at::Tensor memory_view(const at::Tensor& x, std::int64_t begin, at::ScalarType dtype,
                                      at::IntArrayRef sizes, at::IntArrayRef strides);
 
+/// The memory of a dense x in one dimension, as elements of that dtype.
+[[nodiscard]] at::Tensor flat_view(const at::Tensor& x, at::ScalarType dtype);
+
+/// The widest integer dtype whose size divides that number.
+[[nodiscard]] at::ScalarType widest_integer(std::uintptr_t bytes);
+
 /// Where x begins in its storage, in bytes.
 [[nodiscard]] std::int64_t begin_of(const at::Tensor& x);
 

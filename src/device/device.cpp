@@ -8,7 +8,6 @@
 #include <use_gpu/log.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <string>
 
@@ -18,47 +17,11 @@
 namespace USE_GPU_EXPORT use_gpu {
 namespace {
 
-// c10::DeviceIndex is an int8: this library converts to it only in device_at().
 constexpr int k_last_index = std::numeric_limits<c10::DeviceIndex>::max();
 
 c10::DeviceType gpu_type() {
   if (detail::is_exiting()) return c10::kCUDA;  // LibTorch cannot be asked any more
   return at::accelerator::getAccelerator(/*checked=*/false).value_or(c10::kCUDA);
-}
-
-c10::Device device_at(c10::DeviceType type, int index) {
-  return {type, static_cast<c10::DeviceIndex>(index)};
-}
-
-[[noreturn]] void throw_not_a_device(std::string_view name) {
-  throw DeviceError(
-      "parse_device: " + detail::in_quotes(name) +
-      " names no device. Accepted are \"cpu\", \"gpu\", \"gpu:1\", \"auto\" (a GPU if there "
-      "is one) and LibTorch's own names such as \"cuda\" or \"cuda:1\": lower case, no "
-      "spaces, indices 0 to 127.");
-}
-
-// 0..127 without sign or leading zero, or -1 for anything else.
-int parse_index(std::string_view digits) {
-  if (digits.empty() || (digits.size() > 1 && digits[0] == '0')) return -1;
-  int index = -1;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
-  const bool whole = error == std::errc() && end == digits.data() + digits.size();
-  return whole && digits[0] != '-' && index <= k_last_index ? index : -1;
-}
-
-// LibTorch's parser knows the names of all its device types; its index parser wraps, so it is not
-// used.
-std::optional<c10::DeviceType> parse_accelerator(std::string_view word) {
-  const bool plain =
-      std::all_of(word.begin(), word.end(), [](char c) { return c >= 'a' && c <= 'z'; });
-  if (word.empty() || word.size() > 20 || !plain) return std::nullopt;
-  try {
-    const auto type = c10::Device(std::string(word)).type();
-    if (at::accelerator::isAccelerator(type)) return type;
-  } catch (const c10::Error&) {  // not one of LibTorch's names
-  }
-  return std::nullopt;
 }
 
 }  // namespace
@@ -70,7 +33,7 @@ c10::Device gpu(int index) {
     throw DeviceError("gpu(" + std::to_string(index) + "): a GPU's index is 0 to " +
                       std::to_string(k_last_index) + "; use_gpu::num_gpus() counts the GPUs.");
   }
-  return device_at(gpu_type(), index);
+  return {gpu_type(), static_cast<c10::DeviceIndex>(index)};
 }
 
 int num_gpus() noexcept {
@@ -96,9 +59,7 @@ c10::Device try_gpu(int index) {
 
 std::vector<c10::Device> try_all_gpus() {
   std::vector<c10::Device> devices;
-  const int count = num_gpus();
-  devices.reserve(static_cast<std::size_t>(count) + 1);
-  for (int i = 0; i < count; ++i) devices.push_back(gpu(i));
+  for (int i = 0, count = num_gpus(); i < count; ++i) devices.push_back(gpu(i));
   if (devices.empty()) devices.push_back(cpu());
   return devices;
 }
@@ -108,17 +69,24 @@ bool same_device(c10::Device a, c10::Device b) {
 }
 
 c10::Device parse_device(std::string_view name) {
-  const auto colon = name.find(':');
-  const auto word = name.substr(0, colon);
-  const bool has_index = colon != std::string_view::npos;
-  const int index = has_index ? parse_index(name.substr(colon + 1)) : 0;
-  if (index < 0) throw_not_a_device(name);
-  if (word == "cpu" && index == 0) return cpu();
-  if (word == "gpu") return gpu(index);
-  if (word == "auto" && !has_index) return try_gpu();
-  const auto type = parse_accelerator(word);
-  if (!type) throw_not_a_device(name);
-  return has_index ? device_at(*type, index) : c10::Device(*type);
+  if (name == "auto") return try_gpu();
+  const auto colon = std::min(name.find(':'), name.size());
+  const std::string type(name.substr(0, colon)), index(name.substr(colon));
+  try {
+    const c10::Device device((type == "gpu" ? "cuda" : type) + index);
+    // LibTorch's parser is as strict as this function, but an index past 127 wraps around.
+    if (index == (device.has_index() ? ":" + std::to_string(device.index()) : "")) {
+      if (type == "gpu") return gpu(std::max<int>(device.index(), 0));
+      if (device.is_cpu() && device.index() <= 0) return cpu();
+      if (at::accelerator::isAccelerator(device.type())) return device;
+    }
+  } catch (const c10::Error&) {  // not one of LibTorch's names
+  }
+  throw DeviceError(
+      "parse_device: " + detail::in_quotes(name) +
+      " names no device. Accepted are \"cpu\", \"gpu\", \"gpu:1\", \"auto\" (a GPU if there "
+      "is one) and LibTorch's own names such as \"cuda\" or \"cuda:1\": lower case, no "
+      "spaces, indices 0 to 127.");
 }
 
 void synchronize(c10::Device device) {

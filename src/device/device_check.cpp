@@ -60,10 +60,9 @@ c10::Device with_index(c10::Device device) {
 }
 
 c10::Device present_device(c10::Device device) {
-  if (is_always_there(device)) return with_index(device);
-  const int count = count_devices(device.type());
-  const int least = device.has_index() ? device.index() + 1 : 1;
-  if (count < least || (device.has_index() && device.index() < 0)) throw_not_found(device);
+  const int index = device.has_index() ? device.index() : 0;
+  const bool is_there = index >= 0 && index < count_devices(device.type());
+  if (!is_there && !is_always_there(device)) throw_not_found(device);
   return with_index(device);
 }
 

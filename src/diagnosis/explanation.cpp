@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <string_view>
 
 #include "messages/message.hpp"
 
@@ -15,15 +16,15 @@ std::string counted(std::size_t gpus) {
 
 // "cuda:0 to cuda:3 (NVIDIA H200, compute capability 9.0, 139.8 GiB each)", as far as known.
 std::string described(const ProbedGpu& first, const ProbedGpu& last) {
-  std::string details = clipped(first.model, 100);
+  const bool is_one = first.name == last.name;
+  std::string details = first.model;
   if (first.memory_bytes) {
     char memory[40];
-    std::snprintf(memory, sizeof memory, "%.1f GiB%s",
-                  static_cast<double>(*first.memory_bytes) / (1 << 30),
-                  first.name == last.name ? "" : " each");
-    details += (details.empty() ? "" : ", ") + std::string(memory);
+    std::snprintf(memory, sizeof memory, "%s%.1f GiB%s", details.empty() ? "" : ", ",
+                  static_cast<double>(*first.memory_bytes) / (1 << 30), is_one ? "" : " each");
+    details += memory;
   }
-  return first.name + (first.name == last.name ? "" : " to " + last.name) +
+  return first.name + (is_one ? "" : " to " + last.name) +
          (details.empty() ? "" : " (" + details + ")");
 }
 
@@ -37,25 +38,23 @@ std::string described(const std::vector<ProbedGpu>& gpus) {
     list += (list.empty() ? "" : ", ") + described(*first, *(next - 1));
     first = next;
   }
-  return clipped(list, 250);
+  return list;
 }
 
 std::string all_well(const GpuFacts& facts) {
   std::string text = counted(facts.gpus.size()) + " can be used: " + described(facts.gpus) + '.';
-  if (facts.cuda && facts.visible_devices && facts.report.gpus.size() > facts.gpus.size()) {
+  if (facts.cuda && facts.visible_devices && facts.report.gpus.size() > facts.gpus.size())
     text += " The machine has " + std::to_string(facts.report.gpus.size()) +
             "; CUDA_VISIBLE_DEVICES hides the others.";
-  }
   return text;
 }
 
 std::string no_accelerator(const GpuFacts& facts) {
-  if (facts.cuda_not_loaded) {
+  if (facts.cuda_not_loaded)
     return "This LibTorch was built for CUDA, but libtorch_cuda.so is not loaded: the linker drops "
            "it, as programs name no symbol of it. In CMake, "
            "target_link_libraries(app use_gpu::use_gpu), or \"${TORCH_LIBRARIES}\", keeps it; by "
            "hand, link with -Wl,--no-as-needed -ltorch_cuda. `ldd app` must list it.";
-  }
   const std::size_t cards = facts.report.gpus.size();
   return "This LibTorch was built without CUDA or another accelerator, so no GPU can be used" +
          (cards > 0 ? ", though the driver sees " + counted(cards) : "") +
@@ -63,49 +62,55 @@ std::string no_accelerator(const GpuFacts& facts) {
          "others: pytorch.org) and build with -DTorch_DIR=<its share/cmake/Torch>.";
 }
 
-// What to do where CUDA cannot count the GPUs that the driver sees.
-const char* remedy(int code) {
-  switch (code) {
-    case k_cuda_out_of_memory:
-      return "It cannot allocate memory: raise the address-space limit (`ulimit -v "
-             "unlimited`) or free GPU memory (`nvidia-smi`). AddressSanitizer needs "
-             "ASAN_OPTIONS=protect_shadow_gap=0.";
-    case k_cuda_initialization:
-      return "A process forked from one that uses CUDA cannot use CUDA: start a new one "
-             "(exec; in Python the start method \"spawn\"). Otherwise see `sudo dmesg | grep "
-             "NVRM`, and "
-             "restart the container or the machine.";
-    case k_cuda_devices_unavailable:
-      return "They are busy or closed: their compute mode is prohibited, or exclusive and another "
-             "program has them. End that program (`nvidia-smi` lists it), or `sudo "
-             "nvidia-smi --compute-mode=DEFAULT`.";
-    case k_cuda_stub_library:
-      return "It is meant for linking and hides the driver's libcuda.so.1: remove its folder "
-             "(lib64/stubs of the CUDA Toolkit) from LD_LIBRARY_PATH.";
-    case k_cuda_no_device:
-      return "`nvidia-smi -L` lists them. One in MIG mode needs an instance (`sudo nvidia-smi mig "
-             "-cgi <profile> -C`); a container or job must be given its GPUs (`--gpus all`).";
-    case k_cuda_operating_system:
-    case k_cuda_unknown:
-      return "Reload the driver's module, `sudo modprobe -r nvidia_uvm && sudo modprobe "
-             "nvidia_uvm`, or reboot; then restart the container if this is one.";
-    case k_cuda_system_not_ready:
-      return "GPUs joined by NVSwitch need NVIDIA's fabric manager, of the driver's version: `sudo "
-             "systemctl start nvidia-fabricmanager`.";
-    case k_cuda_compat_not_supported:
-      return "CUDA's compatibility libraries do not serve this card: remove their folder "
-             "(cuda/compat) from LD_LIBRARY_PATH, or update the driver.";
-    default:
-      return "See `sudo dmesg | grep NVRM` for the cause; restart the program or the container, "
-             "and reboot if in doubt.";
+constexpr const char* k_reload =
+    "Reload the driver's module, `sudo modprobe -r nvidia_uvm && sudo modprobe nvidia_uvm`, or "
+    "reboot; then restart the container if this is one.";
+
+// What to do about an error of CUDA, whether it counted the GPUs or used one.
+const char* remedy(std::string_view error) {
+  static constexpr const char* k_remedies[][2] = {
+      {"cudaErrorMemoryAllocation",
+       "It cannot allocate memory: raise the address-space limit (`ulimit -v unlimited`) or free "
+       "GPU memory (`nvidia-smi`). AddressSanitizer needs ASAN_OPTIONS=protect_shadow_gap=0."},
+      {"cudaErrorInitializationError",
+       "A process forked from one that uses CUDA cannot use CUDA: start a new one (exec; in Python "
+       "the start method \"spawn\"). Otherwise see `sudo dmesg | grep NVRM`, and restart the "
+       "container or the machine."},
+      {"cudaErrorDevicesUnavailable",
+       "A GPU that is busy or closed has a compute mode that is prohibited, or exclusive while "
+       "another program uses it. End that program (`nvidia-smi` lists it), or allow several with "
+       "`sudo nvidia-smi --compute-mode=DEFAULT`."},
+      {"cudaErrorNoKernelImageForDevice",
+       "It is of an architecture that this LibTorch has no code for. Install a LibTorch that has "
+       "(for an old card one built for an older CUDA, for a new card a newer LibTorch: "
+       "pytorch.org), or build it with TORCH_CUDA_ARCH_LIST set to that capability."},
+      {"cudaErrorStubLibrary",
+       "It is meant for linking and hides the driver's libcuda.so.1: remove its folder "
+       "(lib64/stubs "
+       "of the CUDA Toolkit) from LD_LIBRARY_PATH."},
+      {"cudaErrorNoDevice",
+       "`nvidia-smi -L` lists them. One in MIG mode needs an instance (`sudo nvidia-smi mig -cgi "
+       "<profile> -C`); a container or job must be given its GPUs (`--gpus all`)."},
+      {"cudaErrorSystemNotReady",
+       "GPUs joined by NVSwitch need NVIDIA's fabric manager, of the driver's version: `sudo "
+       "systemctl start nvidia-fabricmanager`."},
+      {"cudaErrorCompatNotSupportedOnDevice",
+       "CUDA's compatibility libraries do not serve this card: remove their folder (cuda/compat) "
+       "from LD_LIBRARY_PATH, or update the driver."},
+      {"cudaErrorOperatingSystem", k_reload},
+      {"cudaErrorUnknown", k_reload}};
+  for (const auto& [name, text] : k_remedies) {
+    if (name == error) return text;
   }
+  return "See `sudo dmesg | grep NVRM` for the cause; restart the program or the container, "
+         "and reboot if in doubt.";
 }
 
 std::string no_cuda_gpu(const GpuFacts& facts, const CudaFacts& cuda) {
-  const auto& [said, code] = cuda.error;
+  const auto& [said, error] = cuda.error;
   const GpuReport& report = facts.report;
-  if (code == k_cuda_insufficient_driver && !cuda.driver_version.empty()) {
-    const std::string version = clipped(report.driver_version, 40);
+  if (error == "cudaErrorInsufficientDriver" && !cuda.driver_version.empty()) {
+    const std::string& version = report.driver_version;
     return "The NVIDIA driver" + (version.empty() ? "" : ' ' + version) +
            " is too old for this LibTorch: it runs CUDA up to " + cuda.driver_version +
            ", and LibTorch was built for CUDA " + cuda.runtime_version +
@@ -113,82 +118,61 @@ std::string no_cuda_gpu(const GpuFacts& facts, const CudaFacts& cuda) {
            cuda.runtime_version + " or later, or install a LibTorch built for CUDA " +
            cuda.driver_version + " or older (pytorch.org).";
   }
-  if (code == 0) {
+  if (said.empty())
     return "CUDA can use the GPUs now, but it could not when this program first counted them, and "
            "LibTorch keeps its first count. Restart the program.";
-  }
   if (report.gpus.empty() && !report.problem.empty()) return report.problem;
   const std::string seen = "The driver sees " + counted(report.gpus.size()) + ", but ";
-  if (code == k_cuda_insufficient_driver) {
+  if (error == "cudaErrorInsufficientDriver")
     return seen +
            "its library for computing, libcuda.so.1, is not found. Start a container with `--gpus "
            "all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility`; elsewhere install the driver's "
            "CUDA part (Debian: libcuda1, Ubuntu: libnvidia-compute).";
-  }
-  if (facts.visible_devices && (code == k_cuda_no_device || code == k_cuda_invalid_device)) {
+  if (facts.visible_devices && (error == "cudaErrorNoDevice" || error == "cudaErrorInvalidDevice"))
     return seen + "CUDA_VISIBLE_DEVICES=" + in_quotes(*facts.visible_devices) +
            " shows this program none of them. Unset it, or name those to use with commas "
            "(one named twice hides all): numbers from 0, or UUIDs (`nvidia-smi -L`). In a job, "
            "ask its scheduler for one.";
-  }
   if (!report.problem.empty()) return report.problem;
-  return seen + "CUDA does not: " + clipped(said, 120) + ". " + remedy(code);
-}
-
-std::string no_gpu(const GpuFacts& facts) {
-  if (facts.cuda) return no_cuda_gpu(facts, *facts.cuda);
-  return "LibTorch was built for " + facts.kind +
-         " devices and finds none: " + clipped(facts.error.text, 150) +
-         ". Check that its driver is installed, that this user or container may open the "
-         "device, and that no environment variable hides it.";
+  return seen + "CUDA does not: " + said + ". " + remedy(error);
 }
 
 std::string trouble(const GpuFacts& facts, const ProbedGpu& ill) {
   const auto well = std::ranges::count_if(
       facts.gpus, [](const ProbedGpu& gpu) { return gpu.error.text.empty(); });
+  const auto& [said, error] = ill.error;
   const std::string begin = "Of " + counted(facts.gpus.size()) + " counted, " +
                             std::to_string(well) + " can be used. " + described(ill, ill);
-  if (facts.cuda && ill.error.code == k_cuda_no_kernel_image) {
-    return begin +
-           " is of an architecture that this LibTorch has no code for. Install a LibTorch that "
-           "has (for an old card one built for an older CUDA, for a new card a newer LibTorch: "
-           "pytorch.org), or build it with TORCH_CUDA_ARCH_LIST set to that capability.";
-  }
-  if (facts.cuda && ill.error.code == k_cuda_devices_unavailable) {
-    return begin +
-           " is busy or closed: its compute mode is prohibited, or exclusive and another program "
-           "has it. End that program (`nvidia-smi` lists it), or allow several with `sudo "
-           "nvidia-smi --compute-mode=DEFAULT`.";
-  }
-  std::string next_step =
-      "Restart the program, and see what else uses the device (`nvidia-smi` for NVIDIA's) and what "
-      "its driver logs (`sudo dmesg`).";
-  const auto code = ill.error.code;
-  if (!facts.allocator_settings.empty() && (code == 0 || code == k_cuda_not_supported)) {
-    next_step = clipped(facts.allocator_settings, 70) +
-                " may be malformed, or ask for what the GPU lacks: unset it and restart.";
-  }
-  return begin + " reports: " + clipped(ill.error.text, 120) + ". " + next_step;
+  if (facts.cuda &&
+      (error == "cudaErrorNoKernelImageForDevice" || error == "cudaErrorDevicesUnavailable"))
+    return begin + " does not work. " + remedy(error);
+  const bool may_be_settings = error.empty() || error == "cudaErrorNotSupported";
+  return begin + " reports: " + said + ". " +
+         (may_be_settings && !facts.allocator_settings.empty()
+              ? facts.allocator_settings +
+                    " may be malformed, or ask for what the GPU lacks: unset it and restart."
+              : "Restart the program, and see what else uses the device (`nvidia-smi` for "
+                "NVIDIA's) and what its driver logs (`sudo dmesg`).");
 }
 
 std::string explanation(const GpuFacts& facts) {
   if (facts.kind.empty()) return no_accelerator(facts);
-  if (facts.gpus.empty()) return no_gpu(facts);
-  if (facts.cuda && facts.cuda->error.code != 0) {
+  if (facts.gpus.empty() && facts.cuda) return no_cuda_gpu(facts, *facts.cuda);
+  if (facts.gpus.empty())
+    return "LibTorch was built for " + facts.kind + " devices and finds none: " + facts.error.text +
+           ". Check that its driver is installed, that this user or container may open the "
+           "device, and that no environment variable hides it.";
+  if (facts.cuda && !facts.cuda->error.text.empty())
     return "LibTorch counted " + counted(facts.gpus.size()) +
-           ", but now CUDA has none: " + clipped(facts.cuda->error.text, 120) + ". " +
-           remedy(facts.cuda->error.code);
-  }
+           ", but now CUDA has none: " + facts.cuda->error.text + ". " +
+           remedy(facts.cuda->error.name);
   const auto ill = std::ranges::find_if(
       facts.gpus, [](const ProbedGpu& gpu) { return !gpu.error.text.empty(); });
-  if (ill != facts.gpus.end()) return trouble(facts, *ill);
-  return all_well(facts);
+  return ill != facts.gpus.end() ? trouble(facts, *ill) : all_well(facts);
 }
 
 }  // namespace
 
-std::string explain(const GpuFacts& facts) {
-  return clipped(explanation(facts), k_longest_message);
-}
+std::string explain(const GpuFacts& facts) { return fitted(explanation(facts)); }
 
 }  // namespace use_gpu::detail

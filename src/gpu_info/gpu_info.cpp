@@ -2,7 +2,10 @@
 #include <use_gpu/gpu_info.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdio>
+#include <initializer_list>
 #include <ostream>
 
 #include "gpu_info/nvml_query.hpp"
@@ -18,20 +21,7 @@ std::string ascii(std::string text) {
   return text;
 }
 
-std::string fitting(const std::string& text, std::size_t width) {
-  return detail::clipped(text.empty() ? "N/A" : ascii(text), width);
-}
-
-std::string left(const std::string& text, std::size_t width) {
-  std::string column = fitting(text, width);
-  column.resize(width, ' ');
-  return column;
-}
-
-std::string right(const std::string& text, std::size_t width) {
-  const std::string column = fitting(text, width);
-  return std::string(width - column.size(), ' ') + column;
-}
+std::string known(const std::string& text) { return text.empty() ? "N/A" : ascii(text); }
 
 std::string mebibytes(const std::optional<std::uint64_t>& bytes) {
   return bytes ? std::to_string(*bytes >> 20) + "MiB" : "N/A";
@@ -45,55 +35,60 @@ std::string with_unit(const std::optional<int>& value, char unit) {
   return value ? std::to_string(*value) + unit : "N/A";
 }
 
-// The widths are those of nvidia-smi: 91 columns in all, of which 87 are between "| " and " |".
-std::string line(const std::string& text) { return "| " + left(text, 87) + " |\n"; }
-
-std::string gpu_line(const std::string& gpu, const std::string& where, const std::string& state) {
-  return line(left(gpu, 48) + " | " + right(where, 23) + " | " + right(state, 10));
-}
-
-std::string gpu_rule(char end, char stroke) {
-  const auto strokes = [stroke](std::size_t count) { return std::string(count, stroke); };
-  return end + strokes(50) + '+' + strokes(25) + '+' + strokes(12) + end + '\n';
-}
-
 // The end of a path says more than its beginning.
 std::string end_of(const std::string& name, std::size_t width) {
   return name.size() <= width ? name : "..." + name.substr(name.size() - width + 3);
 }
 
-std::string process_line(const std::string& gpu, const std::string& pid, const std::string& name,
-                         const std::string& memory) {
-  return line(right(gpu, 3) + "  " + right(pid, 10) + "  " + left(end_of(name, 56), 56) + "  " +
-              right(memory, 12));
+// The widths are those of nvidia-smi: 91 columns in all.
+constexpr const char* k_versions = "| %-60.60s%27.27s |\n";
+constexpr const char* k_gpu = "| %3.3s  %-43.43s | %23.23s | %10.10s |\n";
+constexpr const char* k_gpu_load = "| %48.48s | %23.23s | %10.10s |\n";
+constexpr const char* k_process = "| %3.3s  %10.10s  %-56.56s  %12.12s |\n";
+constexpr const char* k_remark = "| %-87.87s |\n";
+
+void print(std::ostream& out, const char* format, const auto&... cells) {
+  std::array<char, 100> line{};
+  std::snprintf(line.data(), line.size(), format, std::string(cells).c_str()...);
+  out << line.data();
+}
+
+// From one end to the other, with a crossing where a column ends.
+void print_rule(std::ostream& out, char end, char stroke,
+                std::initializer_list<std::size_t> widths) {
+  std::string rule;
+  for (const auto width : widths) rule += (rule.empty() ? end : '+') + std::string(width, stroke);
+  out << rule << end << '\n';
 }
 
 void print_gpus(std::ostream& out, const std::vector<GpuInfo>& gpus) {
-  out << gpu_rule('+', '-') << gpu_line("GPU  Name", "Bus-Id", "Temp")
-      << gpu_line(right("Pwr:Usage/Cap", 48), "Memory-Usage", "GPU-Util") << gpu_rule('|', '=');
+  print_rule(out, '+', '-', {50, 25, 12});
+  print(out, k_gpu, "GPU", "Name", "Bus-Id", "Temp");
+  print(out, k_gpu_load, "Pwr:Usage/Cap", "Memory-Usage", "GPU-Util");
+  print_rule(out, '|', '=', {50, 25, 12});
   for (const GpuInfo& gpu : gpus) {
-    const std::string power = watts(gpu.power_watts) + " / " + watts(gpu.power_limit_watts);
-    out << gpu_line(right(std::to_string(gpu.index), 3) + "  " + left(gpu.name, 43), gpu.pci_bus_id,
-                    with_unit(gpu.temperature_celsius, 'C'))
-        << gpu_line(right(power, 48),
-                    mebibytes(gpu.memory_used_bytes) + " / " + mebibytes(gpu.memory_total_bytes),
-                    with_unit(gpu.utilization_percent, '%'))
-        << gpu_rule('+', '-');
+    print(out, k_gpu, std::to_string(gpu.index), detail::clipped(known(gpu.name), 43),
+          known(gpu.pci_bus_id), with_unit(gpu.temperature_celsius, 'C'));
+    print(out, k_gpu_load, watts(gpu.power_watts) + " / " + watts(gpu.power_limit_watts),
+          mebibytes(gpu.memory_used_bytes) + " / " + mebibytes(gpu.memory_total_bytes),
+          with_unit(gpu.utilization_percent, '%'));
+    print_rule(out, '+', '-', {50, 25, 12});
   }
 }
 
 void print_processes(std::ostream& out, const std::vector<GpuInfo>& gpus) {
-  out << line("Processes:") << process_line("GPU", "PID", "Process name", "GPU Memory")
-      << '|' + std::string(89, '=') + "|\n";
+  print(out, k_remark, "Processes:");
+  print(out, k_process, "GPU", "PID", "Process name", "GPU Memory");
+  print_rule(out, '|', '=', {89});
   bool none = true;
   for (const GpuInfo& gpu : gpus) {
     for (const GpuProcess& process : gpu.processes) {
-      out << process_line(std::to_string(gpu.index), std::to_string(process.pid), process.name,
-                          mebibytes(process.memory_bytes));
+      print(out, k_process, std::to_string(gpu.index), std::to_string(process.pid),
+            end_of(known(process.name), 56), mebibytes(process.memory_bytes));
       none = false;
     }
   }
-  if (none) out << line("  No running processes found");
+  if (none) print(out, k_remark, "  No running processes found");
 }
 
 }  // namespace
@@ -102,14 +97,12 @@ GpuReport query_gpus() { return detail::query_gpus_from("libnvidia-ml.so.1"); }
 
 std::ostream& operator<<(std::ostream& out, const GpuReport& report) {
   if (!report.gpus.empty()) {
-    const auto known = [](const std::string& version) { return version.empty() ? "N/A" : version; };
-    const std::string rule = '+' + std::string(89, '-') + "+\n";
-    out << rule
-        << line(left("Driver Version: " + known(report.driver_version), 60) +
-                right("CUDA Version: " + known(report.cuda_version), 27));
+    print_rule(out, '+', '-', {89});
+    print(out, k_versions, "Driver Version: " + known(report.driver_version),
+          "CUDA Version: " + known(report.cuda_version));
     print_gpus(out, report.gpus);
     print_processes(out, report.gpus);
-    out << rule;
+    print_rule(out, '+', '-', {89});
   }
   if (report.gpus.empty() || !report.problem.empty()) out << ascii(report.problem) << '\n';
   return out;

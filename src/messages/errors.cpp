@@ -8,13 +8,7 @@
 namespace USE_GPU_EXPORT use_gpu {
 
 // c10::Error's constructor from a message alone is the one that adds no backtrace.
-Error::Error(const std::string& message)
-    : c10::Error(detail::clipped(message, detail::k_longest_message)) {}
-
-ArgumentError::ArgumentError(const std::string& message) : Error(message) {}
-DeviceError::DeviceError(const std::string& message) : Error(message) {}
-DeviceMismatch::DeviceMismatch(const std::string& message) : Error(message) {}
-TransferForbidden::TransferForbidden(const std::string& message) : Error(message) {}
+Error::Error(const std::string& message) : c10::Error(detail::fitted(message)) {}
 
 ParameterError::ParameterError(const std::string& message, std::vector<std::string> differences)
     : Error(message), differences_(std::move(differences)) {}

@@ -13,19 +13,10 @@ namespace USE_GPU_EXPORT use_gpu {
 namespace {
 
 spdlog::level::level_enum to_spdlog(LogLevel level) {
-  switch (level) {
-    case LogLevel::debug:
-      return spdlog::level::debug;
-    case LogLevel::info:
-      return spdlog::level::info;
-    case LogLevel::warning:
-      return spdlog::level::warn;
-    case LogLevel::error:
-      return spdlog::level::err;
-    case LogLevel::off:
-      break;
-  }
-  return spdlog::level::off;
+  constexpr spdlog::level::level_enum k_levels[] = {spdlog::level::debug, spdlog::level::info,
+                                                    spdlog::level::warn, spdlog::level::err,
+                                                    spdlog::level::off};
+  return k_levels[static_cast<int>(level)];
 }
 
 // A logger of our own, not in spdlog's registry, so that it cannot clash with the user's. Never

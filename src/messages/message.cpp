@@ -4,15 +4,40 @@
 #include <algorithm>
 
 namespace use_gpu::detail {
+namespace {
 
-std::string clipped(std::string_view text, std::size_t most) {
+// Whether it is a byte of a UTF-8 character after the first.
+bool continues_character(char byte) { return (static_cast<unsigned char>(byte) >> 6) == 2; }
+
+// The text with each word cut to that length. A list, "[2, 3]", is one word.
+std::string with_short_words(std::string_view text, std::size_t most) {
+  std::string shorter;
+  while (true) {
+    auto end = text.find(' ');
+    while (end != text.npos && end > 0 && text[end - 1] == ',') end = text.find(' ', end + 1);
+    shorter += clipped(text.substr(0, end), most, most / 3);
+    if (end == text.npos) return shorter;
+    shorter += ' ';
+    text.remove_prefix(end + 1);
+  }
+}
+
+}  // namespace
+
+std::string clipped(std::string_view text, std::size_t most, std::size_t end) {
   if (text.size() <= most) return std::string(text);
-  std::size_t end = most - 3;
-  const auto continues = [&](std::size_t i) {
-    return (static_cast<unsigned char>(text[i]) >> 6) == 2;
-  };
-  while (end > 0 && continues(end)) --end;
-  return std::string(text.substr(0, end)) + "...";
+  auto cut = most - 3 - end;
+  while (cut > 0 && continues_character(text[cut])) --cut;
+  auto rest = text.size() - end;
+  while (rest < text.size() && continues_character(text[rest])) ++rest;
+  return std::string(text.substr(0, cut)) + "..." + std::string(text.substr(rest));
+}
+
+std::string fitted(std::string_view text) {
+  std::string shorter(text);
+  for (auto most = k_longest_message; shorter.size() > k_longest_message && most > 40; most /= 2)
+    shorter = with_short_words(text, most);
+  return clipped(shorter, k_longest_message, 150);
 }
 
 std::string in_quotes(std::string_view text) {

@@ -15,8 +15,13 @@ namespace use_gpu::detail {
 /// The limit for error messages and other texts for users, in bytes.
 constexpr std::size_t k_longest_message = 400;
 
-/// The text, cut to at most `most` bytes and then ending in "...", never inside a UTF-8 character.
-std::string clipped(std::string_view text, std::size_t most);
+/// The text in at most `most` bytes, with "..." for what is missing before its last `end` ones;
+/// never cut inside a UTF-8 character.
+std::string clipped(std::string_view text, std::size_t most, std::size_t end = 0);
+
+/// The text in at most 400 bytes, in which the remedy at its end stays: the longest words, which
+/// are names, paths and lists, lose their middle first, and then the text itself.
+std::string fitted(std::string_view text);
 
 /// The text's first 40 bytes in double quotes, unprintable ones as \xNN.
 std::string in_quotes(std::string_view text);

@@ -1,47 +1,35 @@
 // SPDX-License-Identifier: MIT
 #include "messages/tensor_summary.hpp"
 
-#include <sstream>
+#include <ATen/SparseCsrTensorImpl.h>
 
-#include "messages/message.hpp"
+#include <sstream>
 
 namespace use_gpu::detail {
 
-std::string dtype_and_shape(const at::Tensor& x, std::size_t longest_shape) {
-  std::ostringstream shape;
-  if (x.is_nested()) {
-    shape << "[nested]";  // a size for each of its tensors
-  } else {
-    shape << x.sizes();
-  }
-  return std::string(c10::getDtypeNames(x.scalar_type()).first) +
-         clipped(shape.str(), longest_shape);
+std::string dtype_and_shape(const at::Tensor& x) {
+  const std::string dtype = c10::getDtypeNames(x.scalar_type()).first;
+  if (x.is_nested()) return dtype + "[nested]";  // a size for each of its tensors
+  return c10::str(dtype, x.sizes());
 }
 
-std::string summary(const at::Tensor& x, std::size_t longest_shape) {
+std::string summary(const at::Tensor& x) {
   if (!x.defined()) return "undefined tensor";
   std::ostringstream text;
-  text << dtype_and_shape(x, longest_shape);
+  text << dtype_and_shape(x);
   if (x.layout() != c10::kStrided) text << ' ' << x.layout();
   text << " on " << x.device();
   return text.str();
 }
 
 std::size_t bytes_of(const at::Tensor& x) {
-  switch (x.layout()) {
-    case c10::kStrided:
-      return x.nbytes();
-    case c10::kSparse:
-      return x._values().nbytes() + x._indices().nbytes();
-    case c10::kSparseCsr:
-    case c10::kSparseBsr:
-      return x.values().nbytes() + x.crow_indices().nbytes() + x.col_indices().nbytes();
-    case c10::kSparseCsc:
-    case c10::kSparseBsc:
-      return x.values().nbytes() + x.ccol_indices().nbytes() + x.row_indices().nbytes();
-    default:
-      return static_cast<std::size_t>(x.numel()) * x.itemsize();
-  }
+  if (x.layout() == c10::kStrided) return x.nbytes();
+  if (x.layout() == c10::kSparse) return x._values().nbytes() + x._indices().nbytes();
+  // CSR, BSR, CSC and BSC, which name their indices differently.
+  const auto* const rows = dynamic_cast<at::SparseCsrTensorImpl*>(x.unsafeGetTensorImpl());
+  if (rows == nullptr) return static_cast<std::size_t>(x.numel()) * x.itemsize();
+  return rows->values().nbytes() + rows->compressed_indices().nbytes() +
+         rows->plain_indices().nbytes();
 }
 
 }  // namespace use_gpu::detail

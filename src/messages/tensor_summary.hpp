@@ -5,18 +5,15 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <limits>
 #include <string>
 
 namespace use_gpu::detail {
 
-/// "float32[2, 3]", the shape clipped to that length.
-[[nodiscard]] std::string dtype_and_shape(
-    const at::Tensor& x, std::size_t longest_shape = std::numeric_limits<std::size_t>::max());
+/// "float32[2, 3]".
+[[nodiscard]] std::string dtype_and_shape(const at::Tensor& x);
 
 /// "float32[2, 3] on cuda:1", with the layout if it is not strided; or "undefined tensor".
-[[nodiscard]] std::string summary(
-    const at::Tensor& x, std::size_t longest_shape = std::numeric_limits<std::size_t>::max());
+[[nodiscard]] std::string summary(const at::Tensor& x);
 
 /// The bytes of the values and, in sparse layouts, of the indices; in opaque layouts, of the
 /// elements. Tensor::nbytes() throws for sparse ones.

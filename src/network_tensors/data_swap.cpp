@@ -6,28 +6,31 @@
 #include <use_gpu/log.hpp>
 
 #include "copies/bulk_copy.hpp"
+#include "copies/each_copy.hpp"
 #include "network_tensors/parameter_differences.hpp"
 
 namespace use_gpu::detail {
 
+at::Tensor empty_on(c10::Device device, const at::Tensor& x, at::ScalarType dtype) {
+  const c10::InferenceMode as_x(x.is_inference());
+  return at::empty_like(x, x.options().device(device).dtype(dtype));
+}
+
 std::vector<at::Tensor> data_on(c10::Device device, at::TensorList tensors,
                                 std::optional<at::ScalarType> dtype) {
   std::vector<at::Tensor> data;
-  std::vector<at::Tensor> sources;
-  std::vector<at::Tensor> targets;
+  Pairs copies;
   for (const auto& x : tensors) {
-    const c10::InferenceMode as_x(x.is_inference());
     const auto new_dtype = dtype && x.is_floating_point() ? *dtype : x.scalar_type();
     if (trouble_with(x).empty()) {
-      data.push_back(at::empty_like(x, x.options().device(device).dtype(new_dtype)));
-      sources.push_back(x);
-      targets.push_back(data.back());
-    } else {
-      data.push_back(x.detach().to(device, new_dtype));  // sparse ones, as LibTorch moves them
+      copies.add(x, data.emplace_back(empty_on(device, x, new_dtype)));
+    } else {  // sparse ones, as LibTorch moves them
+      const c10::InferenceMode as_x(x.is_inference());
+      data.push_back(x.detach().to(device, new_dtype));
     }
   }
   const c10::InferenceMode inference;  // in which tensors that were made in it can be written too
-  bulk_copy(sources, targets);
+  bulk_copy(copies.values, copies.targets);
   return data;
 }
 

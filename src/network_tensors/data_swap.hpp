@@ -13,9 +13,12 @@
 
 namespace use_gpu::detail {
 
-/// Copies of the tensors' data on that device, in few transfers; what is floating point in that
-/// dtype, if there is one. Each is made in inference mode exactly if its tensor was: otherwise
-/// LibTorch would refuse later writes or reads.
+/// Memory for x's data on that device, of that dtype. Made in inference mode exactly if x was:
+/// otherwise LibTorch would refuse later writes or reads.
+[[nodiscard]] at::Tensor empty_on(c10::Device device, const at::Tensor& x, at::ScalarType dtype);
+
+/// Copies of the tensors' data in such memory, in few transfers; what is floating point in that
+/// dtype, if there is one.
 [[nodiscard]] std::vector<at::Tensor> data_on(c10::Device device, at::TensorList tensors,
                                               std::optional<at::ScalarType> dtype = {});
 

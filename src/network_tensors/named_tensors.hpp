@@ -31,4 +31,9 @@ using NamedTensors = std::map<std::string, at::Tensor>;
 /// Each tensor once.
 [[nodiscard]] std::vector<at::Tensor> distinct_tensors(const NamedTensors& all);
 
+/// These tensors in host memory, contiguous; tied ones stay tied. CPU ones that are so already are
+/// not copied. Waits for the devices. ParameterError, which begins with `function`, if there are
+/// tensors without plain values.
+[[nodiscard]] NamedTensors on_host(const NamedTensors& all, const std::string& function);
+
 }  // namespace use_gpu::detail

@@ -9,17 +9,6 @@
 #include "messages/tensor_summary.hpp"
 
 namespace use_gpu::detail {
-namespace {
-
-// For each tensor the first of its names; the others are tied to it.
-std::unordered_map<at::TensorImpl*, std::string> first_names(const NamedTensors& all) {
-  std::unordered_map<at::TensorImpl*, std::string> names;
-  for (const auto& [name, x] : all) names.emplace(x.unsafeGetTensorImpl(), name);
-  return names;
-}
-
-}  // namespace
-
 NamedTensors structure_of(const torch::nn::Module& net) {
   auto all = named_tensors_of(net);
   for (const auto& x : net.named_modules("", /*include_self=*/false)) {
@@ -31,6 +20,12 @@ NamedTensors structure_of(const torch::nn::Module& net) {
 Differences differences_between(const std::vector<NamedTensors>& replicas,
                                 std::string_view missing) {
   Differences differences;
+  // For each tensor the first of its names; the others are tied to it.
+  const auto first_names = [](const NamedTensors& all) {
+    std::unordered_map<at::TensorImpl*, std::string> names;
+    for (const auto& [name, x] : all) names.emplace(x.unsafeGetTensorImpl(), name);
+    return names;
+  };
   const auto& first = replicas.front();
   const auto ties = first_names(first);
   for (std::size_t i = 1; i < replicas.size(); ++i) {

@@ -3,7 +3,6 @@
 
 #include <ATen/OpMathType.h>
 #include <ATen/ops/div.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/nn/module.h>
@@ -14,13 +13,13 @@
 #include <use_gpu/transfers.hpp>
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "copies/bulk_copy.hpp"
 #include "copies/each_copy.hpp"
 #include "copies/flat_buffers.hpp"
 #include "device/device_check.hpp"
-#include "messages/message.hpp"
 #include "network_tensors/data_swap.hpp"
 #include "replicas/replica_structure.hpp"
 
@@ -30,15 +29,13 @@ namespace {
 using torch::nn::Module;
 using Tensors = std::vector<at::Tensor>;
 
-// What make() returns for each device, after a check that they match; fills in `structures`.
-std::vector<Module*> make_replicas(std::size_t count, const std::function<ModuleRef()>& make,
-                                   std::vector<detail::NamedTensors>& structures) {
-  std::vector<Module*> nets;
-  for (std::size_t i = 0; i < count; ++i) nets.push_back(&make().get());
+// The structures of what make() returned, after a check that they match.
+std::vector<detail::NamedTensors> matching_structures(const std::vector<Module*>& nets) {
   detail::check_distinct("mirror", nets);
+  std::vector<detail::NamedTensors> structures;
   for (const auto* net : nets) structures.push_back(detail::structure_of(*net));
   auto differences = detail::differences_between(structures, " is missing in ");
-  for (std::size_t i = 0; i < count; ++i) {
+  for (std::size_t i = 0; i < nets.size(); ++i) {
     for (const auto& [name, x] : structures[i]) {
       const auto trouble = x.defined() ? detail::trouble_with(x) : "";
       if (!trouble.empty())
@@ -46,58 +43,52 @@ std::vector<Module*> make_replicas(std::size_t count, const std::function<Module
     }
   }
   detail::throw_if_any("mirror: what make() returned cannot be made equal", std::move(differences));
-  return nets;
+  return structures;
 }
 
-// Copies the values of the first to all, and puts them all on their devices.
+// Copies the values of the first to all, and puts them all on their devices. All memory is
+// allocated, and all values are written, before any tensor moves, so that running out of memory
+// leaves the first one as it was.
 void copy_values(const std::vector<Module*>& nets,
                  const std::vector<detail::NamedTensors>& structures,
                  const std::vector<c10::Device>& devices, detail::DataSwap& swap) {
   const auto names = detail::distinct_names(structures.front());
   const auto values = detail::tensors_named(names, structures.front());
-  // All values are written before any swap, so that running out of memory leaves the first one as
-  // it was.
-  std::vector<std::pair<at::Tensor, at::Tensor>> moves;
+  detail::Pairs copies;
+  detail::Pairs moves;  // new data, and whose it is to be
   for (std::size_t i = 0; i < nets.size(); ++i) {
-    const auto tensors = detail::tensors_named(names, structures[i]);
-    Tensors sources;
-    Tensors targets;
     Tensors gradients;
     for (std::size_t k = 0; k < names.size(); ++k) {
-      const auto& x = tensors[k];
-      const auto& gradient = x.grad();
-      if (gradient.defined() && !same_device(gradient.device(), devices[i]))
-        gradients.push_back(gradient);
+      const auto& x = structures[i].at(names[k]);
+      if (x.grad().defined() && !same_device(x.grad().device(), devices[i]))
+        gradients.push_back(x.grad());
       const bool stays = same_device(x.device(), devices[i]);
       if (stays && i == 0) continue;
       const bool in_place = stays && x.is_non_overlapping_and_dense();
-      sources.push_back(values[k]);
-      const c10::InferenceMode as_x(x.is_inference());
-      targets.push_back(in_place ? x : at::empty_like(x, x.options().device(devices[i])));
-      if (!in_place) moves.emplace_back(x, targets.back());
+      copies.add(values[k], in_place ? x : detail::empty_on(devices[i], x, x.scalar_type()));
+      if (!in_place) moves.add(copies.targets.back(), x);
     }
     const auto data = detail::data_on(devices[i], gradients);
-    for (std::size_t k = 0; k < gradients.size(); ++k) moves.emplace_back(gradients[k], data[k]);
-    const c10::InferenceMode inference;  // in which tensors that were made in it can be written too
-    detail::bulk_copy(sources, targets);
+    for (std::size_t k = 0; k < data.size(); ++k) moves.add(data[k], gradients[k]);
   }
-  for (const auto& [x, data] : moves) swap.swap(x, data);
+  {
+    const c10::InferenceMode inference;  // in which tensors that were made in it can be written too
+    detail::bulk_copy(copies.values, copies.targets);
+  }
+  for (std::size_t k = 0; k < moves.targets.size(); ++k)
+    swap.swap(moves.targets[k], moves.values[k]);
   for (std::size_t i = 0; i < nets.size(); ++i) place(*nets[i], devices[i]);
 }
 
-void copy_requires_grad(const Module& from, const Module& to) {
-  const auto parameters = to.named_parameters();
-  for (const auto& x : from.named_parameters()) {
+// Which parameters are trained, and the training mode of each submodule.
+void copy_modes(const Module& from, Module& to) {
+  const auto parameters = to.named_parameters(/*recurse=*/false);
+  for (const auto& x : from.named_parameters(/*recurse=*/false))
     parameters[x.key()].set_requires_grad(x.value().requires_grad());
-  }
-}
-
-void copy_training_mode(const Module& from, Module& to) {
   if (to.is_training() != from.is_training()) to.train(from.is_training());  // its children's too
   const auto children = to.named_children();
-  for (const auto& child : from.named_children()) {
-    copy_training_mode(*child.value(), *children[child.key()]);
-  }
+  for (const auto& child : from.named_children())
+    copy_modes(*child.value(), *children[child.key()]);
 }
 
 // One replica's gradients of the parameters with these names; zeros where there is none.
@@ -115,9 +106,9 @@ Tensors checked_gradients(const detail::NamedTensors& parameters,
     }
     for (const auto device : {parameter.device(), x.device()}) {
       if (device == gradients.front().device()) continue;
-      throw DeviceMismatch("average_gradients: " + replica + " is on several devices: " +
-                           detail::clipped(name, 60) + " or its gradient is on " + device.str() +
-                           ", others are on " + gradients.front().device().str() +
+      throw DeviceMismatch("average_gradients: " + replica + " is on several devices: " + name +
+                           " or its gradient is on " + device.str() + ", others are on " +
+                           gradients.front().device().str() +
                            ". use_gpu::place(net, device) puts all of it on one.");
     }
   }
@@ -132,67 +123,48 @@ at::Tensor sum_on(c10::Device device, const Tensors& tensors) {
   return sum;
 }
 
-// The mean of the tensors in a bucket: made in flat memory, which changes nothing, and written from
-// there into each replica's. A tensor that is alone in its bucket is its own flat memory: so its
-// mean is only summed before. More than two devices reduce all at once, an equal part each.
-class BucketMean {
- public:
-  BucketMean(const std::vector<Tensors>& replicas, const detail::Positions& bucket)
-      : count_(at::scalar_tensor(static_cast<std::int64_t>(replicas.size()),
-                                 at::TensorOptions(at::kCPU).dtype(at::kDouble))) {
-    Tensors flat;
-    bool in_place = false;
-    for (const auto& tensors : replicas) {
-      const auto targets = detail::select(tensors, bucket);
-      flat.push_back(detail::flatten(targets));
-      if (flat.back().is_alias_of(targets.front())) {
-        in_place = true;
-      } else {
-        copies_.emplace_back(detail::unflatten(flat.back(), targets), targets);
+// A step of the writing; it allocates nothing.
+using Write = std::function<void()>;
+
+// Sums the tensors in a bucket of all replicas, which changes nothing; adds what is then to be
+// written into each. More than two devices reduce all at once, an equal part each.
+void sum_bucket(const std::vector<Tensors>& replicas, const detail::Positions& bucket,
+                std::vector<Write>& writes) {
+  Tensors flat;
+  std::vector<detail::EachCopy> copies;
+  bool is_copied = true;
+  for (const auto& tensors : replicas) {
+    const auto targets = detail::select(tensors, bucket);
+    flat.push_back(detail::flatten(targets));
+    copies.emplace_back(detail::unflatten(flat.back(), targets), targets);
+    is_copied = is_copied && !flat.back().is_alias_of(targets.front());
+  }
+  const auto numel = flat.front().numel();
+  const auto count = static_cast<std::int64_t>(replicas.size());
+  const auto parts = count > 2 ? count : 1;
+  const auto size = (numel / parts / 16 + 1) * 16;  // aligned
+  for (std::int64_t begin = 0; begin < numel; begin += size) {
+    Tensors part;
+    for (const auto& x : flat) part.push_back(x.narrow(0, begin, std::min(size, numel - begin)));
+    auto mean = part[static_cast<std::size_t>(begin / size)];
+    const auto sum = sum_on(mean.device(), part);
+    const auto divisor = at::scalar_tensor(count, at::TensorOptions(at::kCPU).dtype(at::kDouble));
+    const Write divide = [mean, part, sum, divisor]() mutable {
+      at::div_out(mean, sum, divisor);
+      for (const auto& x : part) {
+        if (!x.is_same(mean)) x.copy_(mean);
       }
-    }
-    const auto numel = flat.front().numel();
-    const auto parts = replicas.size() > 2 ? static_cast<std::int64_t>(replicas.size()) : 1;
-    const auto size = (numel / parts / 16 + 1) * 16;  // aligned
-    for (std::int64_t begin = 0; begin < numel; begin += size) {
-      Part part;
-      for (const auto& x : flat)
-        part.of_each.push_back(x.narrow(0, begin, std::min(size, numel - begin)));
-      part.owner = static_cast<std::size_t>(begin / size);
-      part.sum = sum_on(flat[part.owner].device(), part.of_each);
-      if (in_place) {
-        parts_.push_back(std::move(part));
-      } else {
-        divide(part);
-      }
+    };
+    if (is_copied) {
+      divide();  // in the copies
+    } else {
+      writes.push_back(divide);
     }
   }
-
-  // Can be repeated.
-  void write() const {
-    for (const auto& part : parts_) divide(part);
-    for (const auto& copy : copies_) copy.run();
-  }
-
- private:
-  struct Part {
-    at::Tensor sum;
-    Tensors of_each;  // of each replica's flat memory
-    std::size_t owner = 0;
-  };
-
-  void divide(const Part& part) const {
-    auto mean = part.of_each[part.owner];
-    at::div_out(mean, part.sum, count_);
-    for (std::size_t i = 0; i < part.of_each.size(); ++i) {
-      if (i != part.owner) part.of_each[i].copy_(mean);
-    }
-  }
-
-  at::Tensor count_;
-  std::vector<Part> parts_;               // to be divided in place
-  std::vector<detail::EachCopy> copies_;  // from flat memory
-};
+  writes.emplace_back([copies = std::move(copies)] {
+    for (const auto& copy : copies) copy.run();
+  });
+}
 
 }  // namespace
 
@@ -207,16 +179,14 @@ USE_GPU_EXPORT void detail::mirror_modules(const std::vector<c10::Device>& devic
   // Data made in inference mode would refuse every later write outside of it.
   const c10::InferenceMode no_inference_mode(false);
   const at::AutoGradMode callers(grad_mode);
-  std::vector<detail::NamedTensors> structures;
-  const auto nets = make_replicas(present.size(), make, structures);
+  std::vector<Module*> nets;
+  while (nets.size() < present.size()) nets.push_back(&make().get());
+  const auto structures = matching_structures(nets);
   const at::NoGradGuard no_grad;
   const AllowTransfers certain;
   detail::DataSwap swap;
   copy_values(nets, structures, present, swap);
-  for (auto* net : nets) {
-    copy_requires_grad(*nets.front(), *net);
-    copy_training_mode(*nets.front(), *net);
-  }
+  for (auto* net : nets) copy_modes(*nets.front(), *net);
   swap.commit();
 }
 
@@ -251,10 +221,10 @@ USE_GPU_EXPORT void detail::average_gradients_of(const std::vector<ModuleRef>& r
   }
   detail::throw_if_any(what, std::move(differences));
 
-  std::vector<BucketMean> means;
+  std::vector<Write> writes;
   for (const auto& bucket : detail::buckets(gradients.front()))
-    means.emplace_back(gradients, bucket);
-  for (const auto& mean : means) detail::write_with_retry([&] { mean.write(); });
+    sum_bucket(gradients, bucket, writes);
+  for (const auto& write : writes) write();
   for (std::size_t i = 0; i < nets.size(); ++i) {
     for (std::size_t k = 0; k < names.size(); ++k) {
       auto& gradient = parameters[i].at(names[k]).mutable_grad();

@@ -7,13 +7,16 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string_view>
 #include <tuple>
 #include <utility>
 
 #include "messages/message.hpp"
-#include "tensor_files/safetensors_header.hpp"
+#include "tensor_files/json_members.hpp"
 
 namespace use_gpu::detail {
 namespace {
@@ -21,10 +24,11 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
 
 using Bytes = std::span<const std::byte>;
-using Entry = SafetensorsHeader::Entry;
+using nlohmann::json;
 
 constexpr std::size_t k_length_bytes = sizeof(std::uint64_t);
-constexpr std::uint64_t k_most_header_bytes = 100'000'000;  // the format's own limit
+constexpr std::uint64_t k_most_json_bytes = 100'000'000;  // the format's own limit
+constexpr const char* k_metadata = "__metadata__";
 constexpr std::string_view k_checksum = "xxh3:";  // "xxh3:0.weight", beside other metadata
 // Ends the headers that this library writes. Python's writer aligns to eight bytes too, and adds no
 // more than seven spaces. A flipped bit in them is an error of JSON, so damage does not make a file
@@ -54,61 +58,71 @@ std::string checksum(Bytes data) {
   return hex(std::as_bytes(std::span(bytes.digest)));
 }
 
-// Checks that dtype and shape give the number of bytes of the data.
-void check_size(const Entry& entry) {
-  std::uint64_t elements = 1;
-  std::uint64_t bits = 0;
-  bool empty = false;
-  // The sizes of an empty tensor must be multiplied without overflow too, as LibTorch does it.
-  for (const auto size : entry.shape) {
-    if (__builtin_mul_overflow(elements, std::max<std::uint64_t>(size, 1), &elements))
+// The size of a tensor. That of an empty one must be multiplied without overflow too, as LibTorch
+// does it.
+std::uint64_t bits_of(std::string_view dtype, const JsonNumbers& shape) {
+  std::uint64_t bits = bits_of(dtype);
+  for (const auto size : shape) {
+    if (__builtin_mul_overflow(bits, std::max<std::uint64_t>(size, 1), &bits) || bits > INT64_MAX)
       fail("its shape is too large");
-    empty = empty || size == 0;
   }
-  if (__builtin_mul_overflow(elements, bits_of(entry.dtype), &bits) || bits > INT64_MAX)
-    fail("its shape is too large");
-  if (empty) bits = 0;
-  if (bits % 8 != 0 || entry.end - entry.begin != bits / 8) {
-    fail("its dtype and shape do not give the number of bytes of its data_offsets");
-  }
+  return std::ranges::count(shape, 0U) > 0 ? 0 : bits;
 }
 
-// The tensors in the order of their data, which must follow each other without holes up to the end.
-std::vector<StoredTensor> placed(std::vector<Entry> entries, Bytes data) {
-  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
-    return std::tie(a.begin, a.end) < std::tie(b.begin, b.end);
-  });
-  std::vector<StoredTensor> tensors;
-  std::uint64_t end = 0;
-  for (auto& entry : entries) {
-    try {
-      check_size(entry);
-      if (entry.begin != end) fail("its data leaves a hole or overlaps other data");
-      if (entry.end > data.size()) fail("its data is past the end: was the file cut off?");
-    } catch (const std::runtime_error& error) {
-      fail(in_quotes(entry.name) + ": " + error.what());
-    }
-    end = entry.end;
-    tensors.push_back({std::move(entry.name),
-                       std::move(entry.dtype),
-                       {entry.shape.begin(), entry.shape.end()},
-                       data.subspan(entry.begin, entry.end - entry.begin)});
+// What the header has for a tensor, if it is a `Value`.
+template <class Value>
+const Value& part_of(const JsonMembers& entry, const char* name) {
+  const auto* part = entry && entry->contains(name) && entry->size() == 3
+                         ? std::get_if<Value>(&entry->at(name))
+                         : nullptr;
+  if (part == nullptr) fail("its entry is not dtype, shape and data_offsets");
+  return *part;
+}
+
+// The tensor of an entry of the header. `data` is what follows the header.
+StoredTensor tensor_of(const std::string& name, const JsonMembers& entry, Bytes data) {
+  const auto& dtype = part_of<std::string>(entry, "dtype");
+  const auto& shape = part_of<JsonNumbers>(entry, "shape");
+  const auto& offsets = part_of<JsonNumbers>(entry, "data_offsets");
+  if (shape.size() == k_kept_numbers) fail("it has more than 64 dimensions");
+  if (offsets.size() != 2 || offsets[0] > offsets[1])
+    fail("its data_offsets are not a begin and an end");
+  const auto size = offsets[1] - offsets[0];
+  const auto bits = bits_of(dtype, shape);
+  if (bits % 8 != 0 || size != bits / 8)
+    fail("its dtype and shape do not give the number of bytes of its data_offsets");
+  if (offsets[1] > data.size()) fail("its data is past the end: was the file cut off?");
+  const auto bytes = data.subspan(offsets[0], size);
+  // Any byte but 0 and 1 in a bool is undefined behaviour.
+  if (dtype == "BOOL" && std::ranges::any_of(bytes, [](std::byte b) { return b > std::byte{1}; }))
+    fail("it is BOOL and has a byte that is neither 0 nor 1");
+  return {name, dtype, {shape.begin(), shape.end()}, bytes};
+}
+
+// Sorts the tensors by their data, which must follow each other without holes up to the end.
+void sort_by_data(std::vector<StoredTensor>& tensors, Bytes data) {
+  std::ranges::sort(tensors, {},
+                    [](const StoredTensor& x) { return std::tuple(x.data.data(), x.data.size()); });
+  const auto* end = data.data();
+  for (const auto& x : tensors) {
+    if (x.data.data() != end)
+      fail(in_quotes(x.name) + ": its data leaves a hole or overlaps other data");
+    end += x.data.size();
   }
-  if (end != data.size()) fail("it has data that belongs to no tensor");
-  return tensors;
+  if (end != data.data() + data.size()) fail("it has data that belongs to no tensor");
 }
 
 // Why the checksums do not fit; empty if they do: every tensor has one, and no other name has one,
 // or there are none at all.
-std::string checksum_doubt(const std::map<std::string, std::string>& metadata,
+std::string checksum_doubt(const std::map<std::string, JsonValue>& metadata,
                            const std::vector<StoredTensor>& tensors) {
-  const auto is_one = [](const auto& item) { return item.first.starts_with(k_checksum); };
-  const auto count = std::count_if(metadata.begin(), metadata.end(), is_one);
+  const auto count = std::ranges::count_if(
+      metadata, [](const auto& item) { return item.first.starts_with(k_checksum); });
   if (count == 0) return {};
   for (const auto& x : tensors) {
     const auto found = metadata.find(std::string(k_checksum) + x.name);
     if (found == metadata.end()) return in_quotes(x.name) + " has no checksum, but others have";
-    if (found->second != checksum(x.data))
+    if (found->second != JsonValue(checksum(x.data)))
       return in_quotes(x.name) +
              " is damaged, or was changed by a program that kept the old checksums (the metadata " +
              std::string(k_checksum) + "*): they do not match";
@@ -117,14 +131,20 @@ std::string checksum_doubt(const std::map<std::string, std::string>& metadata,
   return has_more ? "it has a checksum of a tensor that is not there" : "";
 }
 
-// Any byte but 0 and 1 in a bool is undefined behaviour.
-void check_bools(const std::vector<StoredTensor>& tensors) {
-  for (const auto& x : tensors) {
-    if (x.dtype == "BOOL" &&
-        std::any_of(x.data.begin(), x.data.end(), [](std::byte b) { return b > std::byte{1}; })) {
-      fail(in_quotes(x.name) + " is BOOL and has a byte that is neither 0 nor 1");
-    }
+std::string json_text(const std::string& name) {
+  if (name == k_metadata) fail("the format reserves the name __metadata__");
+  try {
+    return json(name).dump();
+  } catch (const json::exception&) {
+    fail("the name " + in_quotes(name) + " is not UTF-8, as the format needs");
   }
+}
+
+// By its name alone: a file there may well be a link to another folder, as in download caches.
+bool is_in_folder(const std::string& file) {
+  const std::filesystem::path path(file);
+  return !file.empty() && file.find('\0') == file.npos && path.is_relative() &&
+         std::find(path.begin(), path.end(), "..") == path.end();
 }
 
 }  // namespace
@@ -133,44 +153,83 @@ ParsedSafetensors parse_safetensors(Bytes file) {
   std::uint64_t length = 0;
   if (file.size() < k_length_bytes) fail("it is too short for a safetensors file");
   std::memcpy(&length, file.data(), k_length_bytes);
-  if (length > k_most_header_bytes)
+  if (length > k_most_json_bytes)
     fail("it is no safetensors file (torch.save writes another format), or its start is damaged");
   if (length > file.size() - k_length_bytes)
     fail("its header is cut off: is it a safetensors file?");
   const auto body = file.subspan(k_length_bytes);
-  const std::string_view text(reinterpret_cast<const char*>(body.data()), length);
-  auto header = parse_header(text);
-  auto tensors = placed(std::move(header.entries), body.subspan(length));
-  auto doubt = checksum_doubt(header.metadata, tensors);
-  if (!doubt.empty() && text.ends_with(k_own_end)) fail(doubt);
-  check_bools(tensors);
+  const std::string_view header(reinterpret_cast<const char*>(body.data()), length);
+  const auto data = body.subspan(length);
+  std::vector<StoredTensor> tensors;
+  std::map<std::string, JsonValue> metadata;
+  for (auto& [name, members] : read_json(header, "its header")) {
+    if (name == k_metadata) {
+      if (!members) fail("its metadata is not a JSON object");
+      metadata = std::move(*members);
+      continue;
+    }
+    try {
+      tensors.push_back(tensor_of(name, members, data));
+    } catch (const std::runtime_error& error) {
+      fail(in_quotes(name) + ": " + error.what());
+    }
+  }
+  for (const auto& [name, value] : metadata) {
+    if (!std::holds_alternative<std::string>(value))
+      fail("its metadata has a value that is not a string");
+  }
+  sort_by_data(tensors, data);
+  auto doubt = checksum_doubt(metadata, tensors);
+  if (!doubt.empty() && header.ends_with(k_own_end)) fail(doubt);
   return {std::move(tensors), std::move(doubt)};
 }
 
 SafetensorsParts make_safetensors(std::vector<StoredTensor> tensors) {
   // As Python's writer: the widest first, so that each tensor is aligned in a file that is mapped.
-  const auto wider = [](const StoredTensor& a, const StoredTensor& b) {
-    return bits_of(a.dtype) > bits_of(b.dtype);
-  };
-  std::stable_sort(tensors.begin(), tensors.end(), wider);
-  SafetensorsHeader header;
-  header.metadata["format"] = "pt";  // Python's transformers need it
+  std::ranges::stable_sort(tensors, std::ranges::greater(),
+                           [](const StoredTensor& x) { return bits_of(x.dtype); });
+  // Put together here: the destructor of nlohmann's objects needs memory, and ends the program where
+  // there is none.
+  std::string metadata = R"({"__metadata__":{"format":"pt")";  // Python's transformers need it
+  std::string entries;
   SafetensorsParts parts;
   std::uint64_t end = 0;
   for (const auto& x : tensors) {
+    const auto name = json_text(x.name);
+    std::string shape;
+    for (const auto size : x.shape) shape += (shape.empty() ? "" : ",") + std::to_string(size);
     const auto begin = std::exchange(end, end + x.data.size());
-    header.entries.push_back({x.name, x.dtype, {x.shape.begin(), x.shape.end()}, begin, end});
-    header.metadata[std::string(k_checksum) + x.name] = checksum(x.data);
+    entries += ',' + name + R"(:{"dtype":")" + x.dtype + R"(","shape":[)" + shape +
+               R"(],"data_offsets":[)" + std::to_string(begin) + ',' + std::to_string(end) + "]}";
+    metadata += ",\"" + std::string(k_checksum) + name.substr(1) + ":\"" + checksum(x.data) + '"';
     parts.data.push_back(x.data);
   }
-  parts.header = text_of(header);
+  parts.header = metadata + '}' + entries + '}';
   parts.header.resize((parts.header.size() + 7) / 8 * 8, ' ');  // aligned, as the data after it
   parts.header += k_own_end;
-  if (parts.header.size() > k_most_header_bytes)
+  if (parts.header.size() > k_most_json_bytes)
     fail("the header would be larger than the format's 100 MB");
   const std::uint64_t length = parts.header.size();
   parts.header.insert(0, reinterpret_cast<const char*>(&length), k_length_bytes);
   return parts;
+}
+
+ShardedIndex parse_sharded_index(std::string_view text) {
+  if (text.size() > k_most_json_bytes) fail("it is larger than 100 MB");
+  text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+  const auto members = read_json(text, "the index");
+  const auto map = members.find("weight_map");
+  if (map == members.end()) fail("it has no weight_map: is it the index of a sharded model?");
+  if (!map->second) fail("its weight_map is not a JSON object");
+  ShardedIndex index;
+  for (const auto& [name, value] : *map->second) {
+    const auto* const file = std::get_if<std::string>(&value);
+    if (file == nullptr) fail("its weight_map has no file name for " + in_quotes(name));
+    if (!is_in_folder(*file))
+      fail(in_quotes(name) + " is in " + in_quotes(*file) + ", which is not in the index's folder");
+    index[*file].insert(name);
+  }
+  return index;
 }
 
 }  // namespace use_gpu::detail

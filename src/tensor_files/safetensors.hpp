@@ -3,13 +3,16 @@
 // The safetensors format: eight bytes with the length of a JSON header, the header (dtype, shape
 // and place of each tensor), the tensors' bytes. The reader trusts nothing: whatever the bytes are,
 // it gives tensors that lie inside of them, or throws. Knows neither files nor LibTorch, so that it
-// can be fuzzed.
+// can be fuzzed. The same for the index of a model in several files.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace use_gpu::detail {
@@ -42,5 +45,13 @@ struct SafetensorsParts {
 /// A file of these tensors, with a checksum for each. std::runtime_error for a name that the format
 /// cannot hold.
 [[nodiscard]] SafetensorsParts make_safetensors(std::vector<StoredTensor> tensors);
+
+/// The names of the tensors in each file; the files lie in the index's folder, or below it.
+using ShardedIndex = std::map<std::string, std::set<std::string>>;
+
+/// Reads the JSON object "weight_map" of an index ("model.safetensors.index.json"); what is beside
+/// it is ignored. std::runtime_error, with the reason, if there is none, or if it names a tensor
+/// twice or a file outside of the folder.
+[[nodiscard]] ShardedIndex parse_sharded_index(std::string_view text);
 
 }  // namespace use_gpu::detail

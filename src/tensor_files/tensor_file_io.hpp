@@ -5,13 +5,12 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <deque>
 #include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
 
-#include "tensor_files/mapped_file.hpp"
+#include "tensor_files/disk_file.hpp"
 #include "tensor_files/safetensors.hpp"
 
 namespace use_gpu::detail {
@@ -31,15 +30,20 @@ class TensorFileReader {
   [[nodiscard]] at::Tensor value_of(const StoredTensor& stored) const;
 
  private:
-  void open();
+  // Those that the index lists.
+  std::vector<StoredTensor> read_shards();
   // The tensors of a file, which stays open; logs a warning where its checksums are in doubt.
   std::vector<StoredTensor> read(const std::filesystem::path& file);
 
   const char* function_;
   std::filesystem::path file_;
-  std::deque<MappedFile> opened_;
+  std::vector<MappedFile> opened_;
   std::vector<StoredTensor> tensors_;
 };
+
+/// x, which is contiguous; a copy if its memory is not aligned. Only copies of its bytes, such as
+/// bulk_copy into a target to which it is alike, may do without.
+[[nodiscard]] at::Tensor aligned(const at::Tensor& x);
 
 /// Writes a safetensors file of these tensors, which are contiguous and on the CPU, atomically and
 /// with checksums. ParameterError if that fails.

@@ -4,10 +4,9 @@
 // site, which reads symbols and debug information, happens later, when a ledger is read.
 #pragma once
 
+#include <compare>
 #include <cstdint>
-#include <map>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "transfers/symbols.hpp"
@@ -23,25 +22,12 @@ struct CallStack {
   /// Of this thread, now.
   static CallStack here();
 
-  bool operator<(const CallStack& other) const {
-    return std::tie(calls, forward) < std::tie(other.calls, other.forward);
-  }
+  auto operator<=>(const CallStack&) const = default;
 };
 
-/// Names the call sites of stacks, and remembers what it has looked up. Not thread-safe.
-class CallSiteNames {
- public:
-  /// The first function of the stack that is not LibTorch's, this library's or C++'s, with its line
-  /// if the program has debug information: "train(...) train.cpp:41", else "train(...) + 0x2f".
-  /// "backward" if the backward pass comes first, with the forward pass's call site if known.
-  std::string name(const CallStack& stack);
-
- private:
-  const std::vector<Frame>& frames_at(std::uintptr_t address);
-  std::string first_name(const std::vector<std::uintptr_t>& calls);
-
-  Symbols symbols_;
-  std::map<std::uintptr_t, std::vector<Frame>> known_;
-};
+/// The first function of the stack that is not LibTorch's, this library's or C++'s, with its line
+/// if the program has debug information: "train(...) train.cpp:41", else "train(...) + 0x2f".
+/// "backward" if the backward pass comes first, with the forward pass's call site if known.
+std::string call_site(const CallStack& stack, const Symbols& symbols);
 
 }  // namespace use_gpu::detail

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: MIT
 #include <use_gpu/default_device.hpp>
 
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/tensor.h>
+#include <execinfo.h>
 #include <torch/library.h>
 #include <unwind.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
+#include <string>
 
 #include "device/device_check.hpp"
 #include "transfers/dispatch_scope.hpp"
@@ -13,87 +18,11 @@
 namespace USE_GPU_EXPORT use_gpu {
 namespace {
 
-// All factories that take a device and no tensor, except empty.memory_format (see below), from_file
-// (its memory is the host's) and LibTorch's internal ones (_cudnn_init_dropout_state,
-// _make_dep_token).
-// clang-format off: several names to a line
-constexpr const char* k_factories[] = {
-    "_efficientzerotensor",
-    "_empty_affine_quantized",
-    "_sparse_compressed_tensor_with_dims",
-    "_sparse_coo_tensor_with_dims",
-    "arange",
-    "arange.start",
-    "arange.start_step",
-    "bartlett_window",
-    "bartlett_window.periodic",
-    "blackman_window",
-    "blackman_window.periodic",
-    "empty.names",
-    "empty_permuted",
-    "empty_strided",
-    "eye",
-    "eye.m",
-    "fft_fftfreq",
-    "fft_rfftfreq",
-    "full",
-    "full.names",
-    "hamming_window",
-    "hamming_window.periodic",
-    "hamming_window.periodic_alpha",
-    "hamming_window.periodic_alpha_beta",
-    "hann_window",
-    "hann_window.periodic",
-    "kaiser_window",
-    "kaiser_window.beta",
-    "kaiser_window.periodic",
-    "linspace",
-    "logspace",
-    "normal.float_float",
-    "ones",
-    "ones.names",
-    "rand",
-    "rand.generator",
-    "rand.generator_with_names",
-    "rand.names",
-    "randint",
-    "randint.generator",
-    "randint.low",
-    "randint.low_generator",
-    "randn",
-    "randn.generator",
-    "randn.generator_with_names",
-    "randn.names",
-    "randperm",
-    "randperm.generator",
-    "range",
-    "range.step",
-    "scalar_tensor",
-    "sparse_coo_tensor.size",
-    "tril_indices",
-    "triu_indices",
-    "zeros",
-    "zeros.names",
-};
-// clang-format on
-
-// Operations whose CUDA kernels create a tensor without a device, the dropout seed, and read it on
-// the host.
-constexpr const char* k_with_host_tensors[] = {
-    "_cudnn_attention_forward",
-    "_efficient_attention_forward",
-    "_flash_attention_forward",
-    "_flash_attention_forward.quantized",
-    "_scaled_dot_product_cudnn_attention",
-    "_scaled_dot_product_efficient_attention",
-    "_scaled_dot_product_flash_attention",
-    "_scaled_dot_product_flash_attention.quantized",
-};
-
-// The argument that gets the DefaultDeviceGuard's device; null if the call names one, or if no
-// guard is open.
+// The argument that gets the DefaultDeviceGuard's device; null if the call names one, or if it is
+// the CPU anyway.
 c10::IValue* missing_device(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  if (!detail::DispatchState::current().factory_device) return nullptr;
+  const auto& wanted = detail::DispatchState::current().factory_device;
+  if (!wanted || wanted->is_cpu()) return nullptr;
   const auto& arguments = op.schema().arguments();
   const auto first = stack->size() - arguments.size();
   const auto argument = [&](const char* name) {
@@ -111,8 +40,8 @@ void factory(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit
 }
 
 template <class... Value>
-bool is_tensor_of(std::uintptr_t function) {
-  const auto start_of = [](auto* overload) { return reinterpret_cast<std::uintptr_t>(overload); };
+bool is_tensor_of(const void* function) {
+  const auto start_of = [](auto* overload) { return reinterpret_cast<const void*>(overload); };
   return ((function ==
            start_of(static_cast<at::Tensor (*)(at::ArrayRef<Value>, const at::TensorOptions&)>(
                &at::tensor))) ||
@@ -122,33 +51,25 @@ bool is_tensor_of(std::uintptr_t function) {
 // Whether at::tensor(values) has made this call. It writes the values from the host and would crash
 // on a GPU, but only the stack tells it from other callers of at::empty.
 bool is_called_by_at_tensor() {
-  struct Search {
-    bool found;
-    int frames;
-  };
-  constexpr int k_most_frames = 10;  // the dispatcher's are fewer than ten
-  Search search{};
-  const auto look = [](_Unwind_Context* frame, void* argument) {
-    auto& [found, frames] = *static_cast<Search*>(argument);
-    found =
-        is_tensor_of<bool, std::uint8_t, std::int8_t, std::int16_t, int, std::int64_t, float,
-                     double, c10::Half, c10::BFloat16, c10::complex<float>, c10::complex<double>>(
-            _Unwind_GetRegionStart(frame));
-    return found || ++frames == k_most_frames ? _URC_END_OF_STACK : _URC_NO_REASON;
-  };
-  _Unwind_Backtrace(look, &search);
-  return search.found;
+  std::array<void*, 10> calls{};  // the dispatcher's are fewer than ten
+  const int count = backtrace(calls.data(), static_cast<int>(calls.size()));
+  return std::any_of(calls.begin(), calls.begin() + count, [](void* call) {
+    return is_tensor_of<bool, std::uint8_t, std::int8_t, std::int16_t, int, std::int64_t, float,
+                        double, c10::Half, c10::BFloat16, c10::complex<float>,
+                        c10::complex<double>>(_Unwind_FindEnclosingFunction(call));
+  });
 }
 
 // The tensor of at::tensor(values) stays on the host, as torch::tensor's does.
 void empty(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-  if (auto* const device = missing_device(op, stack)) {
-    const auto wanted = *detail::DispatchState::current().factory_device;
-    if (wanted.is_cpu() || !is_called_by_at_tensor()) *device = wanted;
-  }
+  auto* const device = missing_device(op, stack);
+  if (device != nullptr && !is_called_by_at_tensor())
+    *device = *detail::DispatchState::current().factory_device;
   op.redispatchBoxed(keys & detail::k_keys_below, stack);
 }
 
+// CUDA's attention creates a tensor without a device, the seed of its dropout, and reads it on the
+// host.
 void without_factory_device(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                             torch::jit::Stack* stack) {
   auto state = detail::DispatchState::current();
@@ -157,13 +78,38 @@ void without_factory_device(const c10::OperatorHandle& op, c10::DispatchKeySet k
   op.redispatchBoxed(keys & detail::k_keys_below, stack);
 }
 
+bool has_seed(const c10::FunctionSchema& schema) {
+  return std::ranges::any_of(schema.returns(), [](const c10::Argument& result) {
+    return result.name() == "philox_seed" || result.name() == "rng_state";
+  });
+}
+
+// Whether it takes a device and no tensor. Not affected are from_file, whose memory is the host's,
+// and LibTorch's internal factories.
+bool is_factory(const c10::FunctionSchema& schema) {
+  constexpr std::string_view k_exceptions[] = {"aten::from_file", "aten::_cudnn_init_dropout_state",
+                                               "aten::_make_dep_token"};
+  return schema.argumentIndexWithName("device") && schema.argumentIndexWithName("pin_memory") &&
+         std::ranges::count(k_exceptions, schema.name()) == 0 &&
+         std::ranges::none_of(schema.arguments(), [](const c10::Argument& argument) {
+           return argument.type()->annotation_str().find("Tensor") != std::string::npos;
+         });
+}
+
 TORCH_LIBRARY_IMPL(aten, DeferredInit, library) {
-  for (const char* name : k_with_host_tensors) {
-    library.impl(name, torch::CppFunction::makeFromBoxedFunction<&without_factory_device>());
-  }
-  library.impl("empty.memory_format", torch::CppFunction::makeFromBoxedFunction<&empty>());
-  for (const char* name : k_factories) {
-    library.impl(name, torch::CppFunction::makeFromBoxedFunction<&factory>());
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const auto& operation : dispatcher.getAllOpNames()) {
+    const auto op = dispatcher.findSchema(operation);
+    if (!op || operation.getNamespace() != "aten") continue;
+    const std::string name = c10::toString(operation);
+    if (name == "aten::empty.memory_format") {
+      library.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&empty>());
+    } else if (is_factory(op->schema())) {
+      library.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&factory>());
+    } else if (has_seed(op->schema())) {
+      library.impl(name.c_str(),
+                   torch::CppFunction::makeFromBoxedFunction<&without_factory_device>());
+    }
   }
 }
 

@@ -9,7 +9,6 @@
 
 #include <string_view>
 #include <type_traits>
-#include <utility>
 
 namespace use_gpu::detail {
 namespace {
@@ -29,11 +28,6 @@ constexpr Kind slot() {
 }
 constexpr auto k_slot = slot<c10::DebugInfoKind>();
 
-struct StateInfo final : c10::DebugInfoBase {
-  explicit StateInfo(DispatchState s) : state(std::move(s)) {}
-  DispatchState state;
-};
-
 // Ends the scopes that are still open when their thread ends: those in static storage. Their
 // settings would be destroyed with the thread, and LibTorch would read them when a static tensor is
 // destroyed.
@@ -52,29 +46,22 @@ TORCH_LIBRARY_IMPL(_, DeferredInit, library) {
 
 const DispatchState& DispatchState::current() {
   static const DispatchState k_nothing_wanted;
-  const auto* info = dynamic_cast<const StateInfo*>(c10::ThreadLocalDebugInfo::get(k_slot));
-  return info != nullptr ? info->state : k_nothing_wanted;
-}
-
-bool DispatchState::guards() const noexcept {
-  return policy.host_to_device != OnTransfer::allow || policy.device_to_host != OnTransfer::allow ||
-         policy.device_to_device != OnTransfer::allow;
-}
-
-DispatchKeyScope::DispatchKeyScope(bool on)
-    : was_on_(c10::impl::tls_is_dispatch_key_included(k_dispatch_key)) {
-  c10::impl::tls_set_dispatch_key_included(k_dispatch_key, on);
-}
-
-DispatchKeyScope::~DispatchKeyScope() {
-  c10::impl::tls_set_dispatch_key_included(k_dispatch_key, was_on_);
+  const auto* state = dynamic_cast<const DispatchState*>(c10::ThreadLocalDebugInfo::get(k_slot));
+  return state != nullptr ? *state : k_nothing_wanted;
 }
 
 DispatchScope::DispatchScope(const DispatchState& state)
-    : info_(k_slot, std::make_shared<StateInfo>(state)),
-      key_(state.guards() || !state.ledgers.empty() || state.factory_device) {
+    : info_(k_slot, std::make_shared<DispatchState>(state)),
+      was_on_(c10::impl::tls_is_dispatch_key_included(k_dispatch_key)) {
   // Made after LibTorch's own object, and so destroyed before it.
   [[maybe_unused]] static thread_local const ThreadEnd thread_end;
+  const bool on = state.guards() || !state.ledgers.empty() || state.factory_device;
+  c10::impl::tls_set_dispatch_key_included(k_dispatch_key, on);
+}
+
+// Not a guard of LibTorch's: this may run in another thread than the constructor did.
+DispatchScope::~DispatchScope() {
+  c10::impl::tls_set_dispatch_key_included(k_dispatch_key, was_on_);
 }
 
 }  // namespace use_gpu::detail

@@ -13,6 +13,7 @@
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <use_gpu/transfers.hpp>
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -20,41 +21,32 @@
 namespace use_gpu::detail {
 
 /// The merged settings of a thread's open scopes. Immutable; an inner scope replaces them.
-struct DispatchState {
-  TransferPolicy policy{OnTransfer::allow, OnTransfer::allow, OnTransfer::allow};
+struct DispatchState final : c10::DebugInfoBase {
+  std::array<OnTransfer, 3> policy{};  // by TransferDirection; at first all are allowed
   std::vector<std::shared_ptr<TransferCounts>> ledgers;
   std::optional<c10::Device> factory_device;
 
   /// Of this thread, now.
   [[nodiscard]] static const DispatchState& current();
   /// Whether a transfer may be refused or logged.
-  [[nodiscard]] bool guards() const noexcept;
+  [[nodiscard]] bool guards() const noexcept { return policy != decltype(policy)(); }
 };
 
 constexpr auto k_dispatch_key = c10::DispatchKey::DeferredInit;
 /// What a kernel of ours redispatches to.
 constexpr c10::DispatchKeySet k_keys_below(c10::DispatchKeySet::FULL_AFTER, k_dispatch_key);
 
-/// Switches the key on or off for this thread, until the end of the scope.
-class DispatchKeyScope {
- public:
-  explicit DispatchKeyScope(bool on);
-  ~DispatchKeyScope();
-  DispatchKeyScope(const DispatchKeyScope&) = delete;
-  DispatchKeyScope& operator=(const DispatchKeyScope&) = delete;
-
- private:
-  bool was_on_;
-};
-
 /// Makes that state the thread's, and switches the key on or off accordingly, until the scope ends.
 class DispatchScope {
  public:
   explicit DispatchScope(const DispatchState& state);
+  ~DispatchScope();
+  DispatchScope(const DispatchScope&) = delete;
+  DispatchScope& operator=(const DispatchScope&) = delete;
 
  private:
   c10::DebugInfoGuard info_;
-  DispatchKeyScope key_;
+  bool was_on_;
 };
 
 }  // namespace use_gpu::detail

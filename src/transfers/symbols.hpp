@@ -6,7 +6,7 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,20 +21,10 @@ struct Frame {
   std::uint64_t offset = 0;  ///< of the address in the function, if unknown in the object
 };
 
-/// The program's symbols, of what was loaded when this was made. Not thread-safe.
-class Symbols {
- public:
-  Symbols();
-  ~Symbols();
-  Symbols(const Symbols&) = delete;
-  Symbols& operator=(const Symbols&) = delete;
+/// Gives the function at an address, after those that are inlined there, the innermost first.
+using Symbols = std::function<std::vector<Frame>(std::uintptr_t address)>;
 
-  /// The function at the address, after those that are inlined there, the innermost first.
-  [[nodiscard]] std::vector<Frame> frames_at(std::uintptr_t address) const;
-
- private:
-  struct Reader;
-  std::unique_ptr<Reader> reader_;
-};
+/// The program's symbols, of what is loaded now. Not thread-safe.
+[[nodiscard]] Symbols loaded_symbols();
 
 }  // namespace use_gpu::detail

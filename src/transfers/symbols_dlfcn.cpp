@@ -8,21 +8,18 @@
 
 namespace use_gpu::detail {
 
-struct Symbols::Reader {};
-
-Symbols::Symbols() = default;
-Symbols::~Symbols() = default;
-
-std::vector<Frame> Symbols::frames_at(std::uintptr_t address) const {
-  Frame frame;
-  Dl_info found{};
-  if (dladdr(std::bit_cast<void*>(address), &found) != 0) {
-    frame.object = std::filesystem::path(found.dli_fname).filename();
-    if (found.dli_sname != nullptr) frame.function = found.dli_sname;
-    const void* const start = found.dli_sname != nullptr ? found.dli_saddr : found.dli_fbase;
-    frame.offset = address - reinterpret_cast<std::uintptr_t>(start);
-  }
-  return {frame};
+Symbols loaded_symbols() {
+  return [](std::uintptr_t address) -> std::vector<Frame> {
+    Frame frame;
+    Dl_info found{};
+    if (dladdr(std::bit_cast<void*>(address), &found) != 0) {
+      frame.object = std::filesystem::path(found.dli_fname).filename();
+      if (found.dli_sname != nullptr) frame.function = found.dli_sname;
+      const void* const start = found.dli_sname != nullptr ? found.dli_saddr : found.dli_fbase;
+      frame.offset = address - reinterpret_cast<std::uintptr_t>(start);
+    }
+    return {frame};
+  };
 }
 
 }  // namespace use_gpu::detail

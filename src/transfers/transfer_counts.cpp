@@ -2,37 +2,38 @@
 #include "transfers/transfer_counts.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <ostream>
 #include <tuple>
 #include <utility>
 
+#include "messages/text_table.hpp"
+
 namespace use_gpu::detail {
 
-TransferTally& TransferCounts::of(const CallStack& stack) {
+TransferTally& TransferCounts::of(const CallStack& stack, TransferDirection kind) {
   const std::scoped_lock lock(mutex_);
-  return by_stack_[stack];
+  return by_site_[{stack, kind}];
 }
 
 std::vector<TransferSite> TransferCounts::sites() const {
-  std::vector<std::pair<const CallStack*, const TransferTally*>> tallies;
+  std::vector<const decltype(by_site_)::value_type*> tallies;  // named without the lock
   {
     const std::scoped_lock lock(mutex_);
-    for (const auto& [stack, tally] : by_stack_) tallies.emplace_back(&stack, &tally);
+    for (const auto& each : by_site_) tallies.push_back(&each);
   }
-  CallSiteNames names;
+  const Symbols symbols = loaded_symbols();
   std::map<std::pair<std::string, TransferDirection>, TransferSite> found;
-  for (const auto& [stack, tally] : tallies) {
-    const std::string where = names.name(*stack);
-    for (const auto kind : {TransferDirection::host_to_device, TransferDirection::device_to_host,
-                            TransferDirection::device_to_device}) {
-      const auto& [copies, bytes] = tally->directions[static_cast<std::size_t>(kind)];
-      const bool has_reads = kind == TransferDirection::device_to_host && tally->item_reads > 0;
-      if (copies == 0 && !has_reads) continue;
-      TransferSite& site =
-          found.try_emplace({where, kind}, TransferSite{where, kind, 0, 0, 0}).first->second;
-      site.copies += copies;
-      site.bytes += bytes;
-      if (has_reads) site.item_reads += tally->item_reads;
-    }
+  for (const auto* const each : tallies) {
+    const auto& [key, tally] = *each;
+    const auto& [stack, kind] = key;
+    if (tally.copies == 0 && tally.item_reads == 0) continue;  // under way, or it failed
+    const std::string where = call_site(stack, symbols);
+    TransferSite& site =
+        found.try_emplace({where, kind}, TransferSite{where, kind, 0, 0, 0}).first->second;
+    site.copies += tally.copies;
+    site.item_reads += tally.item_reads;
+    site.bytes += tally.bytes;
   }
   std::vector<TransferSite> sites;
   for (auto& [key, site] : found) sites.push_back(std::move(site));
@@ -44,3 +45,35 @@ std::vector<TransferSite> TransferCounts::sites() const {
 }
 
 }  // namespace use_gpu::detail
+
+namespace USE_GPU_EXPORT use_gpu {
+
+constexpr const char* k_directions[] = {"host to device", "device to host", "device to device"};
+
+std::ostream& operator<<(std::ostream& out, const TransferLedger& ledger) {
+  detail::TextTable table({"transfer", "copies", "bytes"});
+  for (std::size_t i = 0; i < std::size(k_directions); ++i) {
+    const auto [copies, bytes] = ledger.count(static_cast<TransferDirection>(i));
+    table.add_row({k_directions[i], std::to_string(copies), std::to_string(bytes)});
+  }
+  table.add_row({"item reads", std::to_string(ledger.item_reads()), ""});
+  out << table;
+  const auto sites = ledger.sites();
+  return sites.empty() ? out : out << '\n' << sites;
+}
+
+std::ostream& operator<<(std::ostream& out, const std::vector<TransferSite>& sites) {
+  constexpr std::size_t k_most_rows = 20;
+  detail::TextTable table({"call site", "transfer", "copies", "bytes", "item reads"});
+  for (std::size_t i = 0; i < std::min(sites.size(), k_most_rows); ++i) {
+    const TransferSite& site = sites[i];
+    table.add_row({site.where, k_directions[static_cast<std::size_t>(site.direction)],
+                   std::to_string(site.copies), std::to_string(site.bytes),
+                   std::to_string(site.item_reads)});
+  }
+  out << table;
+  if (sites.size() > k_most_rows) out << "and " << sites.size() - k_most_rows << " more\n";
+  return out;
+}
+
+}  // namespace use_gpu

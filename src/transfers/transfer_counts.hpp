@@ -9,20 +9,18 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "transfers/call_stack.hpp"
 
 namespace use_gpu::detail {
 
-/// Backward passes add from several threads.
+/// Of one direction. Backward passes add from several threads.
 struct TransferTally {
-  struct Direction {
-    std::atomic<std::int64_t> copies = 0;
-    std::atomic<std::uint64_t> bytes = 0;
-  };
-  std::array<Direction, 3> directions;  // by TransferDirection
-  std::atomic<std::int64_t> item_reads = 0;
+  std::atomic<std::int64_t> copies = 0;
+  std::atomic<std::int64_t> item_reads = 0;  // device to host
+  std::atomic<std::uint64_t> bytes = 0;
 };
 
 /// The counts of a ledger. Thread-safe.
@@ -30,15 +28,15 @@ struct TransferCounts {
   explicit TransferCounts(LedgerOptions options) : has_sites(options.call_sites) {}
 
   /// That of a call site; it stays where it is.
-  TransferTally& of(const CallStack& stack);
+  TransferTally& of(const CallStack& stack, TransferDirection kind);
   [[nodiscard]] std::vector<TransferSite> sites() const;
 
   const bool has_sites;
-  TransferTally total;
+  std::array<TransferTally, 3> totals;  // by TransferDirection
 
  private:
   mutable std::mutex mutex_;
-  std::map<CallStack, TransferTally> by_stack_;
+  std::map<std::pair<CallStack, TransferDirection>, TransferTally> by_site_;
 };
 
 }  // namespace use_gpu::detail

@@ -3,28 +3,22 @@
 
 #include <ATen/RedispatchFunctions.h>
 #include <ATen/ops/_local_scalar_dense_native.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/SmallVector.h>
 #include <torch/library.h>
 #include <use_gpu/errors.hpp>
 #include <use_gpu/log.hpp>
 
 #include <algorithm>
+#include <array>
 #include <optional>
-#include <ostream>
-#include <utility>
 
 #include "messages/tensor_summary.hpp"
-#include "messages/text_table.hpp"
 #include "transfers/dispatch_scope.hpp"
 #include "transfers/transfer_counts.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {
 namespace {
-
-constexpr std::pair<TransferDirection, const char*> k_directions[] = {
-    {TransferDirection::host_to_device, "host to device"},
-    {TransferDirection::device_to_host, "device to host"},
-    {TransferDirection::device_to_device, "device to device"}};
 
 bool is_transfer(c10::Device from, c10::Device to) {
   return from != to && !from.is_meta() && !to.is_meta() && !(from.is_cpu() && to.is_cpu());
@@ -44,79 +38,73 @@ std::size_t bytes_sent(const at::Tensor& target, const at::Tensor& source) {
   return static_cast<std::size_t>(target.numel()) * itemsize;
 }
 
-// What the innermost guard decides.
-OnTransfer wanted(TransferDirection kind) {
-  const auto& policy = detail::DispatchState::current().policy;
-  if (kind == TransferDirection::host_to_device) return policy.host_to_device;
-  return kind == TransferDirection::device_to_host ? policy.device_to_host
-                                                   : policy.device_to_device;
-}
-
-void forbid_or_log(OnTransfer what, const std::string& transfer) {
-  if (what == OnTransfer::forbid) {
-    throw TransferForbidden("Forbidden by a TransferGuard: " + transfer);
+// A transfer that is about to happen. Within it the key is off: nested operations are part of it.
+class Transfer {
+ public:
+  // Does what the innermost guard says, `describe` being what people read then. Looks up where the
+  // transfer counts before it happens, as that needs memory: in the total of each ledger, and in the
+  // call site of those that want it.
+  template <class Describe>
+  Transfer(TransferDirection kind, const Describe& describe) {
+    const auto& state = detail::DispatchState::current();
+    const auto wanted = state.policy[static_cast<std::size_t>(kind)];
+    if (wanted == OnTransfer::forbid)
+      throw TransferForbidden("Forbidden by a TransferGuard: " + describe());
+    if (wanted == OnTransfer::log)
+      log_message(LogLevel::warning, "Implicit transfer: " + describe());
+    std::optional<detail::CallStack> stack;
+    for (const auto& ledger : state.ledgers) {
+      tallies_.push_back(&ledger->totals[static_cast<std::size_t>(kind)]);
+      if (!ledger->has_sites) continue;
+      if (!stack) stack = detail::CallStack::here();
+      tallies_.push_back(&ledger->of(*stack, kind));
+    }
   }
-  log_message(LogLevel::warning, "Implicit transfer: " + transfer);
-}
 
-void judge_copy(TransferDirection kind, c10::Device from, c10::Device to, std::size_t bytes) {
-  const auto what = wanted(kind);
-  if (what == OnTransfer::allow) return;
-  forbid_or_log(what, "copy_ of " + std::to_string(bytes) + " bytes from " + from.str() + " to " +
-                          to.str() +
-                          " is implicit. If intended, write "
-                          "use_gpu::to_device(x, device), or open a use_gpu::AllowTransfers "
-                          "scope around it.");
-}
-
-void judge_read(const std::string& operation, const at::Tensor& x) {
-  const auto what = wanted(TransferDirection::device_to_host);
-  if (what == OnTransfer::allow) return;
-  forbid_or_log(what,
-                operation + " reads from " + x.device().str() + " to cpu (" +
-                    std::string(c10::getDtypeNames(x.scalar_type()).first) + ", " +
-                    std::to_string(detail::bytes_of(x)) +
-                    " bytes) and waits for the device, as printing, item(), bool conversions "
-                    "and results of unknown size do. Keep the value on the device, for example in "
-                    "a use_gpu::MetricLog; if intended, open a use_gpu::AllowTransfers scope "
-                    "around it.");
-}
-
-// The tallies that this transfer counts in: of each ledger the total, and if it wants that, the one
-// of the call site. Looked up before the transfer, as that needs memory; counted after it.
-c10::SmallVector<detail::TransferTally*, 4> tallies_here() {
-  c10::SmallVector<detail::TransferTally*, 4> tallies;
-  std::optional<detail::CallStack> stack;
-  for (const auto& ledger : detail::DispatchState::current().ledgers) {
-    tallies.push_back(&ledger->total);
-    if (!ledger->has_sites) continue;
-    if (!stack) stack = detail::CallStack::here();
-    tallies.push_back(&ledger->of(*stack));
+  // It has happened.
+  void count(std::int64_t copies, std::uint64_t bytes, std::int64_t item_reads) const {
+    for (detail::TransferTally* tally : tallies_) {
+      tally->copies += copies;
+      tally->bytes += bytes;
+      tally->item_reads += item_reads;
+    }
   }
-  return tallies;
+
+ private:
+  c10::SmallVector<detail::TransferTally*, 4> tallies_;
+  const c10::impl::ExcludeDispatchKeyGuard off_{detail::k_dispatch_key};
+};
+
+Transfer reading(const std::string& operation, const at::Tensor& x) {
+  return {TransferDirection::device_to_host, [&] {
+            return operation + " reads from " + x.device().str() + " to cpu (" +
+                   std::string(c10::getDtypeNames(x.scalar_type()).first) + ", " +
+                   std::to_string(detail::bytes_of(x)) +
+                   " bytes) and waits for the device, as printing, item(), bool conversions and "
+                   "results of unknown size do. Keep the value on the device, for example in a "
+                   "use_gpu::MetricLog; if intended, open a use_gpu::AllowTransfers scope around "
+                   "it.";
+          }};
 }
 
-// The kernels on the key. They check the policy first, count at the end, and switch the key off in
-// between: nested operations are part of the transfer.
+// The kernels on the key.
 
 at::Tensor& copy_(c10::DispatchKeySet keys, at::Tensor& self, const at::Tensor& source,
                   bool non_blocking) {
+  const auto below = keys & detail::k_keys_below;
   const c10::Device from = source.device();
   const c10::Device to = self.device();
   if (C10_LIKELY(!is_transfer(from, to)) || source.numel() == 0) {
-    return at::redispatch::copy_(keys & detail::k_keys_below, self, source, non_blocking);
+    return at::redispatch::copy_(below, self, source, non_blocking);
   }
   const auto bytes = bytes_sent(self, source);
-  const TransferDirection kind = direction(from, to);
-  judge_copy(kind, from, to, bytes);
-  const auto tallies = tallies_here();
-  const detail::DispatchKeyScope off(false);
-  at::redispatch::copy_(keys & detail::k_keys_below, self, source, non_blocking);
-  for (detail::TransferTally* tally : tallies) {
-    auto& counts = tally->directions[static_cast<std::size_t>(kind)];
-    ++counts.copies;
-    counts.bytes += bytes;
-  }
+  const Transfer transfer(direction(from, to), [&] {
+    return "copy_ of " + std::to_string(bytes) + " bytes from " + from.str() + " to " + to.str() +
+           " is implicit. If intended, write use_gpu::to_device(x, device), or open a "
+           "use_gpu::AllowTransfers scope around it.";
+  });
+  at::redispatch::copy_(below, self, source, non_blocking);
+  transfer.count(/*copies=*/1, bytes, /*item_reads=*/0);
   return self;
 }
 
@@ -125,11 +113,9 @@ bool is_on_device(const at::Tensor& x) { return x.defined() && is_transfer(x.dev
 [[gnu::noinline]] at::Scalar local_scalar_dense_elsewhere(c10::DispatchKeySet below,
                                                           const at::Tensor& self) {
   if (!is_on_device(self)) return at::redispatch::_local_scalar_dense(below, self);
-  judge_read("item()", self);
-  const auto tallies = tallies_here();
-  const detail::DispatchKeyScope off(false);
+  const Transfer transfer = reading("item()", self);
   auto value = at::redispatch::_local_scalar_dense(below, self);
-  for (detail::TransferTally* tally : tallies) ++tally->item_reads;
+  transfer.count(0, 0, /*item_reads=*/1);
   return value;
 }
 
@@ -205,14 +191,12 @@ void reading_operation(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
   const auto name = op.schema().name().substr(sizeof("aten::") - 1);
   const int reads = is_on_device(self) ? reads_of(name, arguments) : 0;
   if (reads == 0) return op.redispatchBoxed(below, stack);
-  judge_read(name, self);
-  const auto tallies = tallies_here();
-  const detail::DispatchKeyScope off(false);
+  const Transfer transfer = reading(name, self);
   op.redispatchBoxed(below, stack);
-  for (detail::TransferTally* tally : tallies) tally->item_reads += reads;
+  transfer.count(0, 0, reads);
 }
 
-std::unique_ptr<detail::DispatchScope> scope_with(TransferPolicy policy) {
+std::unique_ptr<detail::DispatchScope> scope_with(const std::array<OnTransfer, 3>& policy) {
   auto state = detail::DispatchState::current();
   state.policy = policy;
   return std::make_unique<detail::DispatchScope>(state);
@@ -240,55 +224,29 @@ TransferLedger::TransferLedger(LedgerOptions options)
 TransferLedger::~TransferLedger() = default;
 
 TransferCount TransferLedger::count(TransferDirection kind) const {
-  const auto& counts = counts_->total.directions[static_cast<std::size_t>(kind)];
-  return {counts.copies, counts.bytes};
+  const auto& total = counts_->totals[static_cast<std::size_t>(kind)];
+  return {total.copies, total.bytes};
 }
 
-std::int64_t TransferLedger::item_reads() const { return counts_->total.item_reads; }
+std::int64_t TransferLedger::item_reads() const {
+  return counts_->totals[static_cast<std::size_t>(TransferDirection::device_to_host)].item_reads;
+}
 
 bool TransferLedger::empty() const {
-  for (const auto& [kind, name] : k_directions) {
-    if (count(kind).copies > 0) return false;
-  }
-  return item_reads() == 0;
+  return std::ranges::all_of(counts_->totals, [](const auto& total) {
+    return total.copies == 0 && total.item_reads == 0;
+  });
 }
 
 std::vector<TransferSite> TransferLedger::sites() const { return counts_->sites(); }
 
-std::ostream& operator<<(std::ostream& out, const TransferLedger& ledger) {
-  detail::TextTable table({"transfer", "copies", "bytes"});
-  for (const auto& [kind, name] : k_directions) {
-    const auto [copies, bytes] = ledger.count(kind);
-    table.add_row({name, std::to_string(copies), std::to_string(bytes)});
-  }
-  table.add_row({"item reads", std::to_string(ledger.item_reads()), ""});
-  out << table;
-  const auto sites = ledger.sites();
-  return sites.empty() ? out : out << '\n' << sites;
-}
-
-std::ostream& operator<<(std::ostream& out, const std::vector<TransferSite>& sites) {
-  constexpr std::size_t k_most_rows = 20;
-  detail::TextTable table({"call site", "transfer", "copies", "bytes", "item reads"});
-  for (std::size_t i = 0; i < std::min(sites.size(), k_most_rows); ++i) {
-    const TransferSite& site = sites[i];
-    const auto& [kind, name] = k_directions[static_cast<std::size_t>(site.direction)];
-    table.add_row({site.where, name, std::to_string(site.copies), std::to_string(site.bytes),
-                   std::to_string(site.item_reads)});
-  }
-  out << table;
-  if (sites.size() > k_most_rows) out << "and " << sites.size() - k_most_rows << " more\n";
-  return out;
-}
-
-TransferGuard::TransferGuard(TransferPolicy policy) : scope_(scope_with(policy)) {}
+TransferGuard::TransferGuard(TransferPolicy policy)
+    : scope_(scope_with({policy.host_to_device, policy.device_to_host, policy.device_to_device})) {}
 TransferGuard::~TransferGuard() = default;
 
 AllowTransfers::AllowTransfers() {
   // Without a guard there is nothing to allow.
-  if (detail::DispatchState::current().guards()) {
-    scope_ = scope_with({OnTransfer::allow, OnTransfer::allow, OnTransfer::allow});
-  }
+  if (detail::DispatchState::current().guards()) scope_ = scope_with({});
 }
 AllowTransfers::~AllowTransfers() = default;
 

@@ -30,24 +30,6 @@ TEST(Buckets, HaveOneDeviceAndOneDtype) {
   EXPECT_EQ(buckets(tensors), expected);
 }
 
-TEST(FlatLayout, BeginsEachTensorAtAMultipleOf8BytesAndOfItsElement) {
-  std::vector<at::Tensor> tensors;
-  for (const auto dtype : {torch::kByte, torch::kHalf, torch::kFloat, torch::kComplexDouble}) {
-    for (int n = 0; n < 9; ++n) tensors.push_back(torch::empty({n}, dtype));
-  }
-  const FlatLayout layout(tensors);
-  std::vector<bool> taken(static_cast<std::size_t>(layout.bytes));
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const auto begin = static_cast<std::size_t>(layout.begins[i]);
-    EXPECT_EQ(begin % 8, 0U);
-    EXPECT_EQ(begin % static_cast<std::size_t>(tensors[i].element_size()), 0U);
-    for (std::size_t k = begin; k < begin + tensors[i].nbytes(); ++k) {
-      ASSERT_FALSE(taken.at(k)) << "tensors overlap";
-      taken[k] = true;
-    }
-  }
-}
-
 TEST(Flatten, IsUndoneByUnflatten) {
   for (const auto device : try_all_gpus()) {
     const auto z = torch::view_as_complex(torch::arange(4.F, device).view({2, 2}));

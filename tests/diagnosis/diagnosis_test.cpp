@@ -20,6 +20,28 @@ namespace {
 
 using test::has;
 
+// What CUDA calls some of its errors; none where there is no code.
+struct CudaError {
+  int code;
+  const char* name;
+};
+constexpr CudaError k_no_code{0, ""};
+constexpr CudaError k_cuda_out_of_memory{2, "cudaErrorMemoryAllocation"};
+constexpr CudaError k_cuda_initialization{3, "cudaErrorInitializationError"};
+constexpr CudaError k_cuda_stub_library{34, "cudaErrorStubLibrary"};
+constexpr CudaError k_cuda_insufficient_driver{35, "cudaErrorInsufficientDriver"};
+constexpr CudaError k_cuda_devices_unavailable{46, "cudaErrorDevicesUnavailable"};
+constexpr CudaError k_cuda_no_device{100, "cudaErrorNoDevice"};
+constexpr CudaError k_cuda_invalid_device{101, "cudaErrorInvalidDevice"};
+constexpr CudaError k_cuda_no_kernel_image{209, "cudaErrorNoKernelImageForDevice"};
+constexpr CudaError k_cuda_ecc{214, "cudaErrorECCUncorrectable"};
+constexpr CudaError k_cuda_operating_system{304, "cudaErrorOperatingSystem"};
+constexpr CudaError k_cuda_launch_failure{719, "cudaErrorLaunchFailure"};
+constexpr CudaError k_cuda_not_supported{801, "cudaErrorNotSupported"};
+constexpr CudaError k_cuda_system_not_ready{802, "cudaErrorSystemNotReady"};
+constexpr CudaError k_cuda_compat_not_supported{804, "cudaErrorCompatNotSupportedOnDevice"};
+constexpr CudaError k_cuda_unknown{999, "cudaErrorUnknown"};
+
 // The text names the cause and the next step, whole and in one line. It is printed as well: only a
 // person can tell whether it helps.
 void expect_explains(const std::string& text, const std::vector<std::string>& cause,
@@ -47,9 +69,9 @@ GpuFacts machine(std::size_t cards, std::size_t gpus) {
   return facts;
 }
 
-GpuFacts counting_fails(std::size_t cards, int code, const std::string& words) {
+GpuFacts counting_fails(std::size_t cards, CudaError error, const std::string& words) {
   GpuFacts facts = machine(cards, 0);
-  facts.cuda->error = {"CUDA error " + std::to_string(code) + ": " + words, code};
+  facts.cuda->error = {"CUDA error " + std::to_string(error.code) + ": " + words, error.name};
   return facts;
 }
 
@@ -58,12 +80,12 @@ GpuFacts no_device(std::size_t cards) {
 }
 
 // The second of two GPUs fails. It has the longest name of any so far.
-GpuFacts second_fails(int code, const std::string& words) {
+GpuFacts second_fails(CudaError error, const std::string& words) {
   GpuFacts facts = machine(2, 2);
   facts.gpus[1].model =
       "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition, compute capability 12.0";
   facts.gpus[1].memory_bytes.reset();
-  facts.gpus[1].error = {words, code};
+  facts.gpus[1].error = {words, error.name};
   return facts;
 }
 
@@ -182,7 +204,7 @@ TEST(Explain, DoesNotBlameVisibleDevicesForAnotherError) {
 
 TEST(Explain, GivesCudasOwnErrorAndTheNextStep) {
   struct Case {
-    int code;
+    CudaError error;
     std::string words, next_step;
   };
   const std::vector<Case> cases = {
@@ -198,17 +220,18 @@ TEST(Explain, GivesCudasOwnErrorAndTheNextStep) {
       {k_cuda_out_of_memory, "out of memory", "ulimit -v"},
       {k_cuda_devices_unavailable, "CUDA-capable device(s) is/are busy or unavailable",
        "--compute-mode=DEFAULT"},
-      {214, "uncorrectable ECC error encountered", "`sudo dmesg | grep NVRM`"}};
-  for (const auto& [code, words, next_step] : cases) {
-    expect_explains(explain(counting_fails(8, code, words)),
-                    {"The driver sees 8 GPUs", "CUDA error " + std::to_string(code) + ": " + words},
-                    {next_step});
+      {k_cuda_ecc, "uncorrectable ECC error encountered", "`sudo dmesg | grep NVRM`"}};
+  for (const auto& [error, words, next_step] : cases) {
+    expect_explains(
+        explain(counting_fails(8, error, words)),
+        {"The driver sees 8 GPUs", "CUDA error " + std::to_string(error.code) + ": " + words},
+        {next_step});
   }
 }
 
 TEST(Explain, GivesTheErrorThatCudaHasGotSinceLibTorchCounted) {
   GpuFacts facts = machine(2, 2);
-  facts.cuda->error = {"CUDA error 3: initialization error", k_cuda_initialization};
+  facts.cuda->error = {"CUDA error 3: initialization error", k_cuda_initialization.name};
   for (auto& gpu : facts.gpus)
     gpu.error = {"CUDA driver initialization failed, you might not have a CUDA gpu"};
   expect_explains(explain(facts), {"LibTorch counted 2 GPUs", "CUDA error 3"},
@@ -219,7 +242,7 @@ TEST(Explain, DoubtsTheAllocatorsSettingsWhereTheyAreSet) {
   GpuFacts facts = second_fails(k_cuda_not_supported, std::string(1000, 'y'));
   facts.allocator_settings = "PYTORCH_CUDA_ALLOC_CONF=\"" + std::string(1000, 'x') + '"';
   expect_explains(explain(facts), {"yyy...", "PYTORCH_CUDA_ALLOC_CONF=\"xxx"}, {"unset it"});
-  facts.gpus[1].error.code = 719;
+  facts.gpus[1].error.name = k_cuda_launch_failure.name;
   EXPECT_EQ(explain(facts).find("ALLOC_CONF"), std::string::npos);
 }
 
@@ -232,7 +255,7 @@ TEST(Explain, NamesTheArchitectureThatLibTorchHasNoCodeFor) {
   facts.gpus[0].model = "NVIDIA GeForce GTX 750, compute capability 5.0";
   facts.gpus[0].memory_bytes.reset();
   facts.gpus[0].error = {"CUDA error: no kernel image is available for execution on the device",
-                         k_cuda_no_kernel_image};
+                         k_cuda_no_kernel_image.name};
   expect_explains(
       explain(facts),
       {"Of 1 GPU counted, 0 can be used", "cuda:0", "compute capability 5.0", "no code"},
@@ -252,11 +275,13 @@ TEST(Explain, SaysThatAGpuIsBusyInExclusiveMode) {
 }
 
 TEST(Explain, GivesAGpusOwnErrorAndTheNextStep) {
-  expect_explains(explain(second_fails(719, "CUDA error: unspecified launch failure")),
-                  {"Of 2 GPUs counted, 1 can be used", "cuda:1", "unspecified launch failure"},
-                  {"Restart the program", "`nvidia-smi`"});
-  expect_explains(explain(second_fails(0, "CUDA out of memory. Tried " + std::string(1000, 'x'))),
-                  {"cuda:1", "out of memory"}, {"what else uses the device"});
+  expect_explains(
+      explain(second_fails(k_cuda_launch_failure, "CUDA error: unspecified launch failure")),
+      {"Of 2 GPUs counted, 1 can be used", "cuda:1", "unspecified launch failure"},
+      {"Restart the program", "`nvidia-smi`"});
+  expect_explains(
+      explain(second_fails(k_no_code, "CUDA out of memory. Tried " + std::string(1000, 'x'))),
+      {"cuda:1", "out of memory"}, {"what else uses the device"});
 }
 
 TEST(Explain, DoesNotReadAnotherRuntimesCodesAsCudas) {

@@ -63,6 +63,10 @@ struct Net : torch::nn::Module {
 /// The bytes of files, by their names.
 using Files = std::map<std::string, std::string>;
 
+// What an action writes in place, of which a write may fail half-way: values that it is given, so
+// that it can be repeated, or means of those that it finds.
+enum class Writes { nothing, values, means };
+
 // All that an action is given. Made anew for each.
 struct World {
   explicit World(const Files& files, int pushed = 0) : log(first_device(), 2) {
@@ -90,16 +94,16 @@ struct World {
   }
   void push() { log.push(torch::full({}, static_cast<double>(log.size() + 1), first_device())); }
 
-  // All that could have changed, as a text.
-  [[nodiscard]] std::string state() const {
+  // All that could have changed, as a text; without the values that were to be written, if so asked.
+  [[nodiscard]] std::string state(Writes without = Writes::nothing) const {
     std::ostringstream text;
     std::size_t i = 0;
-    const auto show_next = [&](const at::Tensor& now) {
+    const auto show_next = [&](const at::Tensor& now, bool with_values = true) {
       const auto& [address, storage] = tensors.at(i);
       text << i++ << (address_of(now) == address ? " itself " : " another ")
            << (storage_of(now) == storage ? "in place " : "moved ");
-      if (now.defined()) {
-        text << describe(now) << (now.requires_grad() ? " trained" : "");
+      if (now.defined()) text << describe(now) << (now.requires_grad() ? " trained" : "");
+      if (now.defined() && with_values) {
         const auto values = now.detach().cpu().to(at::kDouble).flatten();
         for (const double value : std::span(static_cast<const double*>(values.const_data_ptr()),
                                             static_cast<std::size_t>(values.numel())))
@@ -107,9 +111,8 @@ struct World {
       }
       text << '\n';
     };
-    for (const auto* of : {&net, &peer}) {
-      for (const auto& now : (*of)->tensors()) show_next(now);
-    }
+    for (const auto& now : net->tensors()) show_next(now, without == Writes::nothing);
+    for (const auto& now : peer->tensors()) show_next(now, without != Writes::means);
     show_next(x);
     show_next(y);
     for (const auto& entry : std::filesystem::directory_iterator(folder / ".")) {
@@ -147,6 +150,7 @@ struct Action {
   std::function<void(World&)> run;
   int pushed = 0;  // before it
   bool allocates = true;
+  Writes writes = Writes::nothing;
 };
 
 // On a GPU most pushes allocate nothing; a guard's scope does.
@@ -211,7 +215,8 @@ inline const Action k_actions[] = {
        for (int i = 0; i < k_small; ++i)
          values.emplace("small" + std::to_string(i), torch::full({i}, 5.0));
        write_parameters(w.net, values);
-     }},
+     },
+     0, true, Writes::values},
     {"write_parameters, refused",
      [](World& w) {
        write_parameters(w.net, {{"weight", w.x}, {"wait", w.x}});
@@ -219,11 +224,13 @@ inline const Action k_actions[] = {
     {"write_parameters, from another network",
      [](World& w) {
        write_parameters(w.net, {{"weight", w.peer->parameters()[0].detach()}});
-     }},
+     },
+     0, true, Writes::values},
     {"save_parameters", [](World& w) { save_parameters(w.net, w.folder / "net"); }},
     {"save_parameters, refused",
      [](World& w) { save_parameters(w.net, w.folder / "none" / "net"); }},
-    {"load_parameters", [](World& w) { load_parameters(w.net, w.folder / "net"); }},
+    {"load_parameters", [](World& w) { load_parameters(w.net, w.folder / "net"); }, 0, true,
+     Writes::values},
     {"load_parameters, refused", [](World& w) { load_parameters(w.net, w.folder / "none"); }},
     {"load_parameters, renamed and converted",
      [](World& w) {
@@ -232,7 +239,8 @@ inline const Action k_actions[] = {
                         .allow_missing = true,
                         .allow_unexpected = true,
                         .convert_dtype = true});
-     }},
+     },
+     0, true, Writes::values},
     {"load_tensors",
      [](World& w) {
        const auto tensors = load_tensors(w.folder / "net", other_device());
@@ -310,7 +318,8 @@ inline const Action k_actions[] = {
     {"average_gradients",
      [](World& w) {
        average_gradients(std::vector<std::shared_ptr<Net>>{w.net, w.peer});
-     }},
+     },
+     0, true, Writes::means},
 };
 
 inline void PrintTo(const Action& action, std::ostream* out) { *out << action.name; }

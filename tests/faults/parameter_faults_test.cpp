@@ -87,8 +87,8 @@ ssize_t write(int fd, const void* bytes, size_t size) {
 int fsync(int fd) {
   return done([&] { return static_cast<int>(::syscall(SYS_fsync, fd)); });
 }
-int fchmod(int fd, mode_t mode) noexcept {
-  return done([&] { return static_cast<int>(::syscall(SYS_fchmod, fd, mode)); });
+int fchmodat(int folder, const char* path, mode_t mode, int) noexcept {
+  return done([&] { return static_cast<int>(::syscall(SYS_fchmodat, folder, path, mode)); });
 }
 int close(int fd) {
   return done([&] { return static_cast<int>(::syscall(SYS_close, fd)); });

@@ -12,7 +12,6 @@
 #include <string>
 
 #include "tensor_files/safetensors.hpp"
-#include "tensor_files/sharded_index.hpp"
 
 namespace {
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <nvml.h>
 #include <use_gpu/gpu_info.hpp>
 
 #include <functional>
@@ -9,7 +10,6 @@
 #include <stdexcept>
 #include <thread>
 
-#include "gpu_info/nvml_loader.hpp"
 #include "gpu_info/nvml_query.hpp"
 
 namespace use_gpu::detail {

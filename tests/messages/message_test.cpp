@@ -21,6 +21,47 @@ TEST(Clipped, NeverCutsAUtf8Character) {
   EXPECT_EQ(clipped(std::string(10, '\x80'), 5), "...") << "not UTF-8: nothing to keep whole";
 }
 
+TEST(Clipped, KeepsTheEndThatIsAskedFor) {
+  EXPECT_EQ(clipped("abcdefghijkl", 9, 2), "abcd...kl");
+  EXPECT_EQ(clipped("abcdefg\xc3\xa4", 8, 1), "abcd...") << "no half character";
+}
+
+TEST(Fitted, LeavesAloneWhatFits) {
+  const std::string text = std::string(396, 'x') + " end";
+  EXPECT_EQ(fitted(text), text);
+}
+
+TEST(Fitted, CutsTheLongestWordsFirst) {
+  const auto text = fitted("load: /" + std::string(1000, 'p') + ": it is damaged; " +
+                           std::string(60, 'n') + " must be saved again.");
+  EXPECT_LE(text.size(), 400U);
+  EXPECT_TRUE(text.starts_with("load: /ppp"));
+  EXPECT_TRUE(
+      text.ends_with("p: it is damaged; " + std::string(60, 'n') + " must be saved again."));
+}
+
+TEST(Fitted, CutsLongListsAsOneWord) {
+  std::string shape = "[1";
+  for (int i = 0; i < 200; ++i) shape += ", 1";
+  const auto text = fitted("x is float32" + shape + "] on cpu, y on cuda:0; move one of them.");
+  EXPECT_LE(text.size(), 400U);
+  EXPECT_TRUE(text.starts_with("x is float32[1, 1, 1"));
+  EXPECT_TRUE(text.ends_with(", 1, 1] on cpu, y on cuda:0; move one of them.")) << text;
+}
+
+TEST(Fitted, KeepsBeginAndEndOfManyShortWords) {
+  std::string middle;
+  for (int i = 0; i < 1000; ++i) middle += "\xc3\xa4\xc3\xb6 ";
+  const auto text = fitted("What was asked " + middle + "and what to do.");
+  EXPECT_LE(text.size(), 400U);
+  EXPECT_GE(text.size(), 396U);
+  EXPECT_TRUE(text.starts_with("What was asked \xc3"));
+  EXPECT_NE(text.find("..."), std::string::npos);
+  EXPECT_NE((static_cast<unsigned char>(text[text.find("...") + 3]) >> 6), 2)
+      << "a whole character";
+  EXPECT_TRUE(text.ends_with("\xb6 and what to do."));
+}
+
 TEST(InQuotes, ShowsUnprintableBytesAsHexadecimal) {
   using std::string_view_literals::operator""sv;
   EXPECT_EQ(in_quotes("cuda:0"), "\"cuda:0\"");

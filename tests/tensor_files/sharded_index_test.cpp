@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "tensor_files/sharded_index.hpp"
+#include "tensor_files/safetensors.hpp"
 
 #include <gtest/gtest.h>
 
@@ -48,7 +48,7 @@ TEST(ParseShardedIndex, RefusesFilesOutsideOfItsFolder) {
 TEST(ParseShardedIndex, RefusesNamesThatComeTwice) {
   expect_refused(index_of(R"({"a":"1","a":"1"})"), "\"a\" twice");
   expect_refused(index_of(R"({"a":"1","\u0061":"2"})"), "\"a\" twice");
-  expect_refused(R"({"weight_map":{},"weight_map":{}})", "weight_map twice");
+  expect_refused(R"({"weight_map":{},"weight_map":{}})", "\"weight_map\" twice");
 }
 
 TEST(ParseShardedIndex, RefusesWhatIsNoIndex) {

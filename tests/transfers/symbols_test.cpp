@@ -14,7 +14,7 @@ namespace {
 int local() { return 1; }
 
 Frame frame_at(std::uintptr_t address) {
-  const auto frames = Symbols().frames_at(address);
+  const auto frames = loaded_symbols()(address);
   EXPECT_EQ(frames.size(), 1U);
   return frames.front();
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "tensor_files/atomic_file.hpp"
+#include "tensor_files/disk_file.hpp"
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -13,7 +13,6 @@
 #include <stdexcept>
 
 #include "scratch_folder.hpp"
-#include "tensor_files/mapped_file.hpp"
 
 namespace use_gpu::detail {
 namespace {
@@ -28,8 +27,8 @@ void write(const fs::path& file, std::string_view text) {
 }
 
 std::string read(const fs::path& file) {
-  const MappedFile mapped(file);
-  return {reinterpret_cast<const char*>(mapped.bytes().data()), mapped.bytes().size()};
+  const auto mapped = map_file(file);
+  return {reinterpret_cast<const char*>(mapped.bytes.data()), mapped.bytes.size()};
 }
 
 std::string refusal(const std::function<void()>& action) {

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+//
+// Files on the disk: read as memory, without a copy, and replaced atomically.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <span>
+
+namespace use_gpu::detail {
+
+/// A file's bytes as memory, for as long as `memory` lives. Reading is fatal if the file was
+/// truncated.
+struct MappedFile {
+  std::span<const std::byte> bytes;
+  std::shared_ptr<void> memory;
+};
+
+/// std::runtime_error if it cannot be opened, or is not a regular file.
+[[nodiscard]] MappedFile map_file(const std::filesystem::path& file);
+
+/// Writes the parts, one after the other, to a temporary file in the same folder, and moves it to
+/// `file` when it is on the disk: at any time, and after any failure, that is the old one or the
+/// new one. An existing file keeps its mode; symbolic links are followed. std::runtime_error, and no
+/// temporary file is left, if that fails or if `file` exists and is not a regular file. If only the
+/// last step fails, flushing the folder, the new file exists.
+void write_atomically(const std::filesystem::path& file,
+                      std::span<const std::span<const std::byte>> parts);
+
+}  // namespace use_gpu::detail

@@ -17,35 +17,30 @@ using nlohmann::json;
 // the number of members.
 class JsonReader {
  public:
-  explicit JsonReader(const std::string& what) : what_(what) {}
+  explicit JsonReader(const char* what) : what_(what) {}
 
   std::map<std::string, JsonMembers> object;
 
   bool start_object(std::size_t) {
     if (depth_ == 1) members_->emplace();
-    keep({});
-    return (++depth_, true);
+    return keep({}, /*deeper=*/1);
   }
-  bool end_object() { return (--depth_, true); }
+  bool start_array(std::size_t) { return keep(JsonNumbers(), /*deeper=*/1); }
+  bool end_object() { return --depth_ >= 0; }
+  bool end_array() { return --depth_ >= 0; }
   bool key(std::string& name) {
     const auto add = [&](auto& members) {
       const auto [member, is_first] = members.try_emplace(name);
       if (!is_first) throw std::runtime_error(what_ + " has " + in_quotes(name) + " twice");
       return &member->second;
     };
-    if (depth_ == 2) value_ = add(**members_);
-    if (depth_ != 1) return true;
-    value_ = nullptr;
-    members_ = add(object);
+    if (depth_ == 1) members_ = add(object);
+    if (depth_ <= 2) value_ = depth_ == 2 ? add(**members_) : nullptr;
     return true;
   }
-  bool start_array(std::size_t) {
-    keep(JsonNumbers());
-    return (++depth_, true);
-  }
-  bool end_array() { return (--depth_, true); }
   bool number_unsigned(std::uint64_t number) {
-    auto* const list = depth_ == 3 && value_ ? std::get_if<JsonNumbers>(value_) : nullptr;
+    // A list is not one of numbers any more once it contains another list.
+    auto* const list = std::get_if<JsonNumbers>(value_);
     if (list == nullptr) return keep({});
     if (list->size() < k_kept_numbers) list->push_back(number);
     return true;
@@ -63,23 +58,24 @@ class JsonReader {
 
  private:
   // The value of a name; or one further inside, which a value may not have.
-  bool keep(JsonValue value) {
+  bool keep(JsonValue value, int deeper = 0) {
     if (value_ != nullptr) *value_ = depth_ == 2 ? std::move(value) : JsonValue();
+    depth_ += deeper;
     return true;
   }
 
-  const std::string& what_;
-  std::size_t depth_ = 0;           // 1 in the object, 2 in a member
+  const std::string what_;
+  int depth_ = 0;                   // 1 in the object, 2 in a member
   JsonMembers* members_ = nullptr;  // of the member that is read
   JsonValue* value_ = nullptr;      // of them; null in a member that is no object
 };
 
 }  // namespace
 
-std::map<std::string, JsonMembers> read_json(std::string_view text, const std::string& what) {
+std::map<std::string, JsonMembers> read_json(std::string_view text, const char* what) {
   // nlohmann's parser takes a zero byte for the end of the text.
   if (!text.starts_with('{') || text.find('\0') != text.npos)
-    throw std::runtime_error(what + " is not a JSON object");
+    throw std::runtime_error(std::string(what) + " is not a JSON object");
   JsonReader reader(what);
   json::sax_parse(text.begin(), text.end(), &reader);
   return std::move(reader.object);

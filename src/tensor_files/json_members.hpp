@@ -28,7 +28,6 @@ using JsonMembers = std::optional<std::map<std::string, JsonValue>>;
 
 /// The members of a JSON object. std::runtime_error, which begins with `what`, if the text is no
 /// JSON object, or has a name twice in it or in one of its members.
-[[nodiscard]] std::map<std::string, JsonMembers> read_json(std::string_view text,
-                                                           const std::string& what);
+[[nodiscard]] std::map<std::string, JsonMembers> read_json(std::string_view text, const char* what);
 
 }  // namespace use_gpu::detail

@@ -8,10 +8,8 @@
 #include <bit>
 #include <cstring>
 #include <filesystem>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
-#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -29,7 +27,7 @@ using nlohmann::json;
 constexpr std::size_t k_length_bytes = sizeof(std::uint64_t);
 constexpr std::uint64_t k_most_json_bytes = 100'000'000;  // the format's own limit
 constexpr const char* k_metadata = "__metadata__";
-constexpr std::string_view k_checksum = "xxh3:";  // "xxh3:0.weight", beside other metadata
+constexpr const char* k_checksum = "xxh3:";  // "xxh3:0.weight", beside other metadata
 // Ends the headers that this library writes. Python's writer aligns to eight bytes too, and adds no
 // more than seven spaces. A flipped bit in them is an error of JSON, so damage does not make a file
 // of ours look like another program's.
@@ -69,34 +67,28 @@ std::uint64_t bits_of(std::string_view dtype, const JsonNumbers& shape) {
   return std::ranges::count(shape, 0U) > 0 ? 0 : bits;
 }
 
-// What the header has for a tensor, if it is a `Value`.
-template <class Value>
-const Value& part_of(const JsonMembers& entry, const char* name) {
-  const auto* part = entry && entry->contains(name) && entry->size() == 3
-                         ? std::get_if<Value>(&entry->at(name))
-                         : nullptr;
-  if (part == nullptr) fail("its entry is not dtype, shape and data_offsets");
-  return *part;
-}
-
 // The tensor of an entry of the header. `data` is what follows the header.
-StoredTensor tensor_of(const std::string& name, const JsonMembers& entry, Bytes data) {
-  const auto& dtype = part_of<std::string>(entry, "dtype");
-  const auto& shape = part_of<JsonNumbers>(entry, "shape");
-  const auto& offsets = part_of<JsonNumbers>(entry, "data_offsets");
-  if (shape.size() == k_kept_numbers) fail("it has more than 64 dimensions");
-  if (offsets.size() != 2 || offsets[0] > offsets[1])
+StoredTensor tensor_of(const std::string& name, JsonMembers& entry, Bytes data) {
+  // Where it is no object, or lacks one of these, the part is nothing.
+  auto& parts = entry ? *entry : entry.emplace();
+  const auto* const dtype = std::get_if<std::string>(&parts["dtype"]);
+  const auto* const shape = std::get_if<JsonNumbers>(&parts["shape"]);
+  const auto* const offsets = std::get_if<JsonNumbers>(&parts["data_offsets"]);
+  if (!dtype || !shape || !offsets || parts.size() != 3)
+    fail("its entry is not dtype, shape and data_offsets");
+  if (shape->size() == k_kept_numbers) fail("it has more than 64 dimensions");
+  if (offsets->size() != 2 || offsets->front() > offsets->back())
     fail("its data_offsets are not a begin and an end");
-  const auto size = offsets[1] - offsets[0];
-  const auto bits = bits_of(dtype, shape);
+  const auto size = offsets->back() - offsets->front();
+  const auto bits = bits_of(*dtype, *shape);
   if (bits % 8 != 0 || size != bits / 8)
     fail("its dtype and shape do not give the number of bytes of its data_offsets");
-  if (offsets[1] > data.size()) fail("its data is past the end: was the file cut off?");
-  const auto bytes = data.subspan(offsets[0], size);
+  if (offsets->back() > data.size()) fail("its data is past the end: was the file cut off?");
+  const auto bytes = data.subspan(offsets->front(), size);
   // Any byte but 0 and 1 in a bool is undefined behaviour.
-  if (dtype == "BOOL" && std::ranges::any_of(bytes, [](std::byte b) { return b > std::byte{1}; }))
+  if (*dtype == "BOOL" && std::ranges::any_of(bytes, [](std::byte b) { return b > std::byte{1}; }))
     fail("it is BOOL and has a byte that is neither 0 nor 1");
-  return {name, dtype, {shape.begin(), shape.end()}, bytes};
+  return {name, *dtype, {shape->begin(), shape->end()}, bytes};
 }
 
 // Sorts the tensors by their data, which must follow each other without holes up to the end.
@@ -114,21 +106,19 @@ void sort_by_data(std::vector<StoredTensor>& tensors, Bytes data) {
 
 // Why the checksums do not fit; empty if they do: every tensor has one, and no other name has one,
 // or there are none at all.
-std::string checksum_doubt(const std::map<std::string, JsonValue>& metadata,
+std::string checksum_doubt(std::map<std::string, JsonValue> metadata,
                            const std::vector<StoredTensor>& tensors) {
-  const auto count = std::ranges::count_if(
-      metadata, [](const auto& item) { return item.first.starts_with(k_checksum); });
-  if (count == 0) return {};
+  std::erase_if(metadata, [](const auto& item) { return !item.first.starts_with(k_checksum); });
+  if (metadata.empty()) return {};
   for (const auto& x : tensors) {
-    const auto found = metadata.find(std::string(k_checksum) + x.name);
-    if (found == metadata.end()) return in_quotes(x.name) + " has no checksum, but others have";
-    if (found->second != JsonValue(checksum(x.data)))
+    const auto found = metadata.extract(k_checksum + x.name);
+    if (!found) return in_quotes(x.name) + " has no checksum, but others have";
+    if (found.mapped() != JsonValue(checksum(x.data)))
       return in_quotes(x.name) +
-             " is damaged, or was changed by a program that kept the old checksums (the metadata " +
-             std::string(k_checksum) + "*): they do not match";
+             " is damaged, or was changed by a program that kept the old checksums (the metadata "
+             "xxh3:*): they do not match";
   }
-  const bool has_more = static_cast<std::size_t>(count) != tensors.size();
-  return has_more ? "it has a checksum of a tensor that is not there" : "";
+  return metadata.empty() ? "" : "it has a checksum of a tensor that is not there";
 }
 
 std::string json_text(const std::string& name) {
@@ -160,26 +150,24 @@ ParsedSafetensors parse_safetensors(Bytes file) {
   const auto body = file.subspan(k_length_bytes);
   const std::string_view header(reinterpret_cast<const char*>(body.data()), length);
   const auto data = body.subspan(length);
+  auto entries = read_json(header, "its header");
+  JsonMembers metadata(std::in_place);
+  if (auto found = entries.extract(k_metadata)) metadata = std::move(found.mapped());
+  if (!metadata) fail("its metadata is not a JSON object");
+  for (const auto& [name, value] : *metadata) {
+    if (!std::holds_alternative<std::string>(value))
+      fail("its metadata has a value that is not a string");
+  }
   std::vector<StoredTensor> tensors;
-  std::map<std::string, JsonValue> metadata;
-  for (auto& [name, members] : read_json(header, "its header")) {
-    if (name == k_metadata) {
-      if (!members) fail("its metadata is not a JSON object");
-      metadata = std::move(*members);
-      continue;
-    }
+  for (auto& [name, entry] : entries) {
     try {
-      tensors.push_back(tensor_of(name, members, data));
+      tensors.push_back(tensor_of(name, entry, data));
     } catch (const std::runtime_error& error) {
       fail(in_quotes(name) + ": " + error.what());
     }
   }
-  for (const auto& [name, value] : metadata) {
-    if (!std::holds_alternative<std::string>(value))
-      fail("its metadata has a value that is not a string");
-  }
   sort_by_data(tensors, data);
-  auto doubt = checksum_doubt(metadata, tensors);
+  auto doubt = checksum_doubt(std::move(*metadata), tensors);
   if (!doubt.empty() && header.ends_with(k_own_end)) fail(doubt);
   return {std::move(tensors), std::move(doubt)};
 }
@@ -201,7 +189,7 @@ SafetensorsParts make_safetensors(std::vector<StoredTensor> tensors) {
     const auto begin = std::exchange(end, end + x.data.size());
     entries += ',' + name + R"(:{"dtype":")" + x.dtype + R"(","shape":[)" + shape +
                R"(],"data_offsets":[)" + std::to_string(begin) + ',' + std::to_string(end) + "]}";
-    metadata += ",\"" + std::string(k_checksum) + name.substr(1) + ":\"" + checksum(x.data) + '"';
+    metadata += ",\"" + (k_checksum + name.substr(1)) + ":\"" + checksum(x.data) + '"';
     parts.data.push_back(x.data);
   }
   parts.header = metadata + '}' + entries + '}';
@@ -217,12 +205,11 @@ SafetensorsParts make_safetensors(std::vector<StoredTensor> tensors) {
 ShardedIndex parse_sharded_index(std::string_view text) {
   if (text.size() > k_most_json_bytes) fail("it is larger than 100 MB");
   text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
-  const auto members = read_json(text, "the index");
-  const auto map = members.find("weight_map");
-  if (map == members.end()) fail("it has no weight_map: is it the index of a sharded model?");
-  if (!map->second) fail("its weight_map is not a JSON object");
+  const auto map = std::move(read_json(text, "the index")["weight_map"]);
+  if (!map)
+    fail("it has no weight_map, or one that is not a JSON object: is it the index of a model?");
   ShardedIndex index;
-  for (const auto& [name, value] : *map->second) {
+  for (const auto& [name, value] : *map) {
     const auto* const file = std::get_if<std::string>(&value);
     if (file == nullptr) fail("its weight_map has no file name for " + in_quotes(name));
     if (!is_in_folder(*file))

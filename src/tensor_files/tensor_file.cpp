@@ -61,10 +61,8 @@ StoredTensor to_stored(const std::string& name, const at::Tensor& x) {
           name + " is F4 of zero dimensions, but the format counts the two numbers of its byte");
     auto shape = x.sizes().vec();
     if (is_packed(dtype)) shape.back() *= 2;
-    return {name,
-            dtype_name,
-            std::move(shape),
-            {static_cast<const std::byte*>(x.const_data_ptr()), x.nbytes()}};
+    const std::span data(static_cast<const std::byte*>(x.const_data_ptr()), x.nbytes());
+    return {name, dtype_name, std::move(shape), data};
   }
   throw std::runtime_error(name + " is " + std::string(c10::getDtypeNames(x.scalar_type()).first) +
                            ", which the safetensors format does not have");
@@ -130,10 +128,9 @@ std::vector<StoredTensor> TensorFileReader::read_shards() {
 
 std::vector<StoredTensor> TensorFileReader::read(const fs::path& file) {
   auto parsed = parse_safetensors(opened_.emplace_back(map_file(file)).bytes);
-  if (!parsed.doubt.empty()) {
+  if (!parsed.doubt.empty())
     log_message(LogLevel::warning, file_text(function_, file, parsed.doubt) +
                                        ". Another program wrote the file, so it was loaded.");
-  }
   return std::move(parsed.tensors);
 }
 
@@ -177,8 +174,7 @@ std::map<std::string, at::Tensor> load_tensors(const std::filesystem::path& file
   std::vector<at::Tensor> values;
   std::vector<at::Tensor> targets;
   for (const auto& stored : reader.tensors()) {
-    values.push_back(reader.value_of(stored));
-    const auto& value = values.back();
+    const auto& value = values.emplace_back(reader.value_of(stored));
     targets.push_back(at::empty(value.sizes(), value.options().device(present)));
     tensors.emplace(stored.name, targets.back());
   }

@@ -59,49 +59,39 @@ void parallel_on(const std::vector<c10::Device>& devices,
 
   std::mutex mutex;
   std::exception_ptr first_error;
-  // To be called in a catch block. Logs at once: other threads may run long, or wait for this one
-  // forever.
-  const auto add_error = [&](c10::Device device, int entry) noexcept {
-    {
+  // Logs an error at once: other threads may run long, or wait for this one forever.
+  const auto attempt = [&](c10::Device device, int entry, const auto& action) noexcept {
+    try {
+      action();
+    } catch (...) {
       const std::lock_guard lock(mutex);
       if (!first_error) first_error = std::current_exception();
-    }
-    try {
-      constexpr std::size_t k_most_bytes = 1000;
-      log_message(LogLevel::error,
-                  "parallel_on: entry " + std::to_string(entry) + ", on " + device.str() +
-                      ", failed: " + detail::clipped(detail::current_error_text(), k_most_bytes));
-    } catch (...) {  // no memory for a text: the error itself is kept
+      try {
+        constexpr std::size_t k_most_bytes = 1000;
+        log_message(LogLevel::error,
+                    "parallel_on: entry " + std::to_string(entry) + ", on " + device.str() +
+                        ", failed: " + detail::clipped(detail::current_error_text(), k_most_bytes));
+      } catch (...) {  // no memory for a text: the error itself is kept
+      }
     }
   };
-  const auto run = [&](c10::Stream stream, int entry) noexcept {
+  const auto run = [&](c10::Stream stream, int entry) {
     const auto device = stream.device();
-    try {
+    attempt(device, entry, [&] {
       const at::ThreadLocalStateGuard state(callers);
       detail::bind_context(device);
       const c10::StreamGuard current(stream);
       set_intra_op_threads(share);
       work(device, entry);
-    } catch (...) {
-      add_error(device, entry);
-    }
-    try {
-      synchronize(device);
-    } catch (...) {
-      add_error(device, entry);
-    }
+    });
+    attempt(device, entry, [&] { synchronize(device); });
   };
 
   std::vector<std::thread> threads;
   threads.reserve(devices.size());
   for (int entry = 0; const auto stream : streams) {
-    try {
-      threads.emplace_back(run, stream, entry);
-    } catch (...) {  // no more threads: wait for those that run
-      add_error(stream.device(), entry);
-      break;
-    }
-    ++entry;
+    attempt(stream.device(), entry, [&] { threads.emplace_back(run, stream, entry); });
+    if (std::ssize(threads) != ++entry) break;  // no more threads: wait for those that run
   }
   for (auto& thread : threads) thread.join();
   if (first_error) std::rethrow_exception(first_error);

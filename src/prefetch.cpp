@@ -43,8 +43,7 @@ at::Tensor Sender::send(const at::Tensor& x) {
                       : x.is_non_overlapping_and_dense() ? x.pin_memory()
                                                          : x.contiguous().pin_memory();
   const c10::StreamGuard in_stream(*stream_);
-  next_->tensors.push_back(pinned.to(device_, /*non_blocking=*/x.is_cpu()));
-  return next_->tensors.back();
+  return next_->tensors.emplace_back(pinned.to(device_, /*non_blocking=*/x.is_cpu()));
 }
 
 std::shared_ptr<Sender::Sent> Sender::sent() {

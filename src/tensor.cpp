@@ -23,9 +23,6 @@ void check_defined(std::string_view operation, std::string_view name, const at::
                                "example with torch::ones."));
 }
 
-// LibTorch lets a CPU tensor of zero dimensions take part in any device's operation, as a number.
-bool fits_anywhere(const at::Tensor& x) { return x.dim() == 0 && x.is_cpu(); }
-
 }  // namespace
 
 at::Tensor to_device(const at::Tensor& x, c10::Device device) {
@@ -55,7 +52,8 @@ void check_same_device(std::string_view operation, c10::ArrayRef<Operand> operan
   const Operand* first = nullptr;
   for (const auto& operand : operands) {
     check_defined(operation, operand.name, operand.tensor);
-    if (fits_anywhere(operand.tensor)) continue;
+    // LibTorch lets such a tensor take part in any device's operation, as a number.
+    if (operand.tensor.dim() == 0 && operand.tensor.is_cpu()) continue;
     if (first == nullptr) first = &operand;
     if (same_device(first->tensor.device(), operand.tensor.device())) continue;
     throw DeviceMismatch(

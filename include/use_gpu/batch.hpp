@@ -45,19 +45,11 @@ inline constexpr bool is_array = false;
 template <class T, std::size_t size>
 inline constexpr bool is_array<std::array<T, size>> = true;
 
-template <class T>
-inline constexpr bool is_leaf =
-    std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_same_v<T, std::string>;
-
-// Whether the type's own namespace has an overload: ours are hidden here.
+// Calls the overload of the type's own namespace, if there is one: ours are hidden here.
 namespace own_overload {
 void to_device() = delete;
 template <class T>
-concept exists = requires(const T& x, c10::Device device) {
-  { to_device(x, device) } -> std::same_as<T>;
-};
-template <class T>
-T call(const T& x, c10::Device device) {
+T call(const T& x, c10::Device device) requires std::same_as<decltype(to_device(x, device)), T> {
   return to_device(x, device);
 }
 }  // namespace own_overload
@@ -75,7 +67,8 @@ class BatchMover {
       auto& moved = moved_[x.unsafeGetTensorImpl()];
       if (!moved.defined()) moved = move_(x);
       return moved;
-    } else if constexpr (is_leaf<T>) {
+    } else if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T> ||
+                         std::is_same_v<T, std::string>) {
       return x;
     } else if constexpr (is_a<T, std::vector>) {
       T all;
@@ -97,9 +90,10 @@ class BatchMover {
         return T((*this)(x.data));
       }
     } else {
-      static_assert(own_overload::exists<T>,
-                    "use_gpu::to_device: this type holds no tensors that are known; give its "
-                    "namespace T to_device(const T&, c10::Device)");
+      static_assert(
+          requires { own_overload::call(x, device_); },
+          "use_gpu::to_device: this type holds no tensors that are known; give its "
+          "namespace T to_device(const T&, c10::Device)");
       return own_overload::call(x, device_);
     }
   }

@@ -66,11 +66,8 @@ class Prefetch {
 
   class Iterator {
    public:
-    using iterator_category = std::input_iterator_tag;
     using difference_type = std::ptrdiff_t;
     using value_type = Batch;
-    using pointer = Batch*;
-    using reference = Batch&;
 
     explicit Iterator(Prefetch* range) : range_(range) {}
     Batch& operator*() const { return range_->queue_.front().batch; }

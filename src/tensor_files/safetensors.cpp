@@ -80,10 +80,9 @@ StoredTensor tensor_of(const std::string& name, JsonMembers& entry, Bytes data) 
   if (offsets->size() != 2 || offsets->front() > offsets->back())
     fail("its data_offsets are not a begin and an end");
   const auto size = offsets->back() - offsets->front();
-  const auto bits = bits_of(*dtype, *shape);
-  if (bits % 8 != 0 || size != bits / 8)
-    fail("its dtype and shape do not give the number of bytes of its data_offsets");
   if (offsets->back() > data.size()) fail("its data is past the end: was the file cut off?");
+  if (bits_of(*dtype, *shape) != 8 * size)
+    fail("its dtype and shape do not give the number of bytes of its data_offsets");
   const auto bytes = data.subspan(offsets->front(), size);
   // Any byte but 0 and 1 in a bool is undefined behaviour.
   if (*dtype == "BOOL" && std::ranges::any_of(bytes, [](std::byte b) { return b > std::byte{1}; }))

@@ -24,6 +24,10 @@ CUstream_st& stream_of(cudaStream_t handle);
 /// context.
 void submit(CUstream_st& stream, Work work, Work undo = {});
 
+/// Whether this thread has given work to a stream. One that only looks must not do the work that it
+/// looks at: results would appear before the program waits for them.
+bool gives_work();
+
 /// Does all work of the stream. Not during a capture.
 void finish(CUstream_st& stream);
 

@@ -117,7 +117,9 @@ void finish_device(int device) {
 
 void finish_all() {
   if (is_traced()) trace_host_wait("all devices");
-  finish_where([](const CUstream_st&) { return true; });
+  finish_device(current_device());
+  for (const auto& queue : queues_where([](const CUstream_st&) { return true; }))
+    static_cast<void>(queue->try_finish(queue->end()));
 }
 
 void for_each_stream(const std::function<void(CUstream_st&)>& action) {

@@ -34,7 +34,8 @@ void finish(CUstream_st& stream);
 /// Does all work of the device's streams.
 void finish_device(int device);
 
-/// Does all work of all streams, for which the host waits.
+/// Does all work of all streams, for which the host waits; but on other devices than the current one
+/// what waits for other ranks stays: their threads may need this one.
 void finish_all();
 
 /// Each stream that exists. `action` cannot make or destroy one.

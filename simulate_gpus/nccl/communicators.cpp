@@ -12,6 +12,7 @@
 #include <exception>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "nccl/errors.hpp"
 #include "nccl/launch.hpp"
@@ -116,8 +117,11 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId uni
   *comm = nullptr;
   if (std::memcmp(id.magic, k_magic, sizeof k_magic) != 0)
     return refuse("the unique id is not of simulated GPUs");
-  const ncclResult_t result = join(comm, id.file, size, rank);
-  return result == ncclSuccess ? finish_joining(*comm, config) : result;
+  if (const ncclResult_t failed = join(comm, id.file, size, rank)) return failed;
+  const ncclResult_t result = finish_joining(*comm, config);
+  if (result != ncclSuccess && result != ncclInProgress)
+    ncclCommAbort(std::exchange(*comm, nullptr));
+  return result;
 }
 
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int size, ncclUniqueId id, int rank) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <exception>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -19,7 +20,7 @@ namespace {
 struct State {
   std::mutex mutex;
   std::condition_variable finished;
-  std::string failure;
+  std::map<const Queue*, std::string> failures;  // of each queue the last that nobody was told
 };
 
 State& state() {
@@ -72,7 +73,7 @@ void Queue::advance(std::uint64_t place) {
     }
     --works_entered;
     lock.lock();
-    if (!failure.empty()) state().failure = std::move(failure);
+    if (!failure.empty()) state().failures[this] = std::move(failure);
     is_running_ = false;
     if (blocked) {
       work_.push_front(std::move(work));
@@ -111,8 +112,9 @@ bool Queue::try_finish(std::uint64_t place) {
 cudaError_t take_failure() {
   if (const cudaError_t refused = unreported_refusal()) return refused;
   const std::scoped_lock lock(state().mutex);
-  if (state().failure.empty()) return cudaSuccess;
-  return fail(cudaErrorLaunchFailure, std::exchange(state().failure, {}));
+  auto& failures = state().failures;
+  if (failures.empty()) return cudaSuccess;
+  return fail(cudaErrorLaunchFailure, failures.extract(failures.begin()).mapped());
 }
 
 }  // namespace simulated_cuda

@@ -52,7 +52,7 @@ struct Moment {
   [[nodiscard]] bool try_finish() const { return !queue || queue->try_finish(place); }
 };
 
-/// The error of postponed work; success the next time. For synchronizations.
+/// The error of postponed work, once for each stream. For synchronizations.
 cudaError_t take_failure();
 
 }  // namespace simulated_cuda

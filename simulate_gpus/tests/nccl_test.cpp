@@ -9,6 +9,7 @@
 #include <nccl.h>
 
 #include <algorithm>
+#include <barrier>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
@@ -299,12 +300,14 @@ TEST(RandomPrograms, GiveWhatTheHostComputes) {
 // ---- What a real GPU does only sometimes
 
 TEST(Streams, ShowTheOldValueWithoutAWait) {
-  on_ranks(2, [](int, ncclComm_t comm) {
+  std::barrier both_have_looked(2);
+  on_ranks(2, [&](int, ncclComm_t comm) {
     auto* const stream = make_stream();
     auto* const other = make_stream();
     const Buffer<float> x(4, 1);
     check(ncclAllReduce(x.data(), x.data(), 4, ncclFloat32, ncclSum, comm, stream));
     EXPECT_EQ(x.values(other)[0], 1);
+    both_have_looked.arrive_and_wait();  // what one rank waits for may be done for both
     EXPECT_EQ(x.values(stream)[0], 2);
   });
 }

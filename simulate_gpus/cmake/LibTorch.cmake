@@ -4,7 +4,8 @@
 #   CUDAToolkit_ROOT  a CUDA Toolkit; by default what find_package(CUDAToolkit) has found before, pip's beside LibTorch,
 #                     or the one in CUDA_HOME or /usr/local/cuda
 # Sets SIMULATE_GPUS_TORCH (LibTorch's folder), SIMULATE_GPUS_TORCH_VERSION, SIMULATE_GPUS_CUDA_VERSION (the major
-# one), SIMULATE_GPUS_CUDA_INCLUDE_DIR and SIMULATE_GPUS_NVML_INCLUDE_DIR; defines simulate_gpus_libtorch.
+# one), SIMULATE_GPUS_CUDA_INCLUDE_DIR and SIMULATE_GPUS_NVML_INCLUDE_DIR, SIMULATE_GPUS_NCCL_INCLUDE_DIR where there
+# is NCCL; defines simulate_gpus_libtorch.
 if(NOT Torch_DIR)
   execute_process(
     COMMAND python3 -c "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0], end='')"
@@ -37,6 +38,8 @@ set(folders HINTS ${CUDAToolkit_ROOT}/include ${CUDAToolkit_INCLUDE_DIRS} ${besi
 find_path(SIMULATE_GPUS_CUDA_INCLUDE_DIR crt/host_defines.h ${folders}
           DOC "The folder of cuda.h and crt/host_defines.h")
 find_path(SIMULATE_GPUS_NVML_INCLUDE_DIR nvml.h ${folders} DOC "The folder of nvml.h")
+find_path(SIMULATE_GPUS_NCCL_INCLUDE_DIR nccl.h HINTS ${SIMULATE_GPUS_TORCH}/../nvidia/nccl/include ${folders}
+          DOC "The folder of nccl.h")
 if(NOT SIMULATE_GPUS_CUDA_INCLUDE_DIR OR NOT SIMULATE_GPUS_NVML_INCLUDE_DIR)
   message(FATAL_ERROR "CUDA's headers were not found. Beside LibTorch, pip installs them: "
                       "pip install 'cuda-toolkit[crt,nvml]==${SIMULATE_GPUS_CUDA_VERSION}.*'; "

@@ -97,7 +97,8 @@ cudaError_t refuse_wait(const CUstream_st& stream) {
 
 void record(Capture& capture, const CUstream_st& stream, Work step, Work undo) {
   if (undo) capture.undo.push_back(std::move(undo));
-  capture.recording.steps.push_back(std::move(step));
+  capture.recording.steps.push_back(
+      [step = std::move(step)](CUstream_st& launched) { submit(launched, step); });
   ++capture.steps[&stream].given;
 }
 
@@ -121,6 +122,15 @@ void simulated_cuda_record(cudaStream_t handle, const std::function<void()>* ste
                            const std::function<void()>* undo) {
   const CUstream_st& stream = stream_of(handle);
   record(*stream.capture.load(), stream, *step, *undo);
+}
+
+void simulated_cuda_record_submission(cudaStream_t handle,
+                                      const std::function<void(cudaStream_t)>* submission) {
+  const CUstream_st& stream = stream_of(handle);
+  Capture& capture = *stream.capture.load();
+  capture.recording.steps.push_back(
+      [step = *submission](CUstream_st& launched) { step(&launched); });
+  ++capture.steps[&stream].given;
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode) {

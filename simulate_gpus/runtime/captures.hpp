@@ -7,6 +7,7 @@
 #include <driver_types.h>
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -15,9 +16,11 @@
 
 namespace simulated_cuda {
 
-/// What each launch of a graph does, in the order of the calls, and what it adds to the counts.
+/// What each launch of a graph gives to its stream, in the order of the calls, and what it adds to
+/// the counts.
 struct Recording {
-  std::vector<Work> steps, counted;
+  std::vector<std::function<void(CUstream_st& launched)>> steps;
+  std::vector<Work> counted;
 };
 
 struct Capture;

@@ -5,6 +5,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
 
 namespace simulated_cuda {
 
@@ -24,9 +27,15 @@ struct Counts {
   std::atomic<std::uint64_t> stream_synchronizations = 0, event_synchronizations = 0,
                              device_synchronizations = 0;
   std::atomic<std::uint64_t> pinned_allocations = 0;
+
+  std::mutex mutex;
+  std::map<std::string, CopyCount> collectives;  // by their names; guarded by the mutex
 };
 
 /// Of this process. What a graph does is counted at each replay.
 Counts& counts();
+
+/// Adds a collective of NCCL, or a message, by its name.
+void count_collective(const std::string& name, std::uint64_t bytes);
 
 }  // namespace simulated_cuda

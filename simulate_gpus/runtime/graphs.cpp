@@ -32,9 +32,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   ++counts().graph_launches;
   for (const auto& add : exec->recording->counted) add();
   if (is_traced()) trace(stream_of(stream), "graph launch");
-  submit(stream_of(stream), [recording = exec->recording] {
-    for (const Work& step : recording->steps) step();
-  });
+  for (const auto& step : exec->recording->steps) step(stream_of(stream));
   return cudaSuccess;
 }
 

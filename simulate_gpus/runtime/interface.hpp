@@ -12,6 +12,19 @@
 
 #include "simulate_gpus.h"
 
+/// Thrown by submitted work that cannot be done yet, because another rank has not given its part: it
+/// stays at the front of its stream, and is tried again after `wait()`, which may return early.
+struct simulated_cuda_not_yet {
+  std::function<void()> wait;
+};
+
+/// A place in a stream.
+struct simulated_cuda_moment {
+  std::function<bool()> is_over;
+  /// Does the stream's work up to there without waiting for other ranks; whether all is done.
+  std::function<bool()> advance;
+};
+
 extern "C" {
 
 /// The host address of the byte that programs know as `address`. Host addresses do not change.
@@ -35,6 +48,19 @@ bool simulated_cuda_is_capturing(cudaStream_t stream);
 /// Appends work to a stream that is not captured. It runs when a thread waits for it, in that
 /// thread, and must not call CUDA.
 void simulated_cuda_submit(cudaStream_t stream, const std::function<void()>* work);
+
+/// The same, and gives the moment after that work.
+void simulated_cuda_submit_with_moment(cudaStream_t stream, const std::function<void()>* work,
+                                       simulated_cuda_moment* moment);
+
+/// Appends a step to the graph that is captured from the stream: each launch calls it with its own
+/// stream, to which it submits its work. The capture does not call it.
+void simulated_cuda_record_submission(cudaStream_t stream,
+                                      const std::function<void(cudaStream_t)>* submit);
+
+/// Counts a collective of the stream, or a message, by its name. `text` is for the trace.
+void simulated_cuda_count_collective(cudaStream_t stream, const char* name, std::uint64_t bytes,
+                                     const char* text);
 
 /// Appends a step to the graph that is captured from the stream. It was already done; `undo`
 /// reverts it when the capture ends.

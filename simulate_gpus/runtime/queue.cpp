@@ -4,11 +4,14 @@
 #include <algorithm>
 #include <condition_variable>
 #include <exception>
+#include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "errors.hpp"
+#include "interface.hpp"
 
 namespace simulated_cuda {
 namespace {
@@ -17,13 +20,16 @@ namespace {
 struct State {
   std::mutex mutex;
   std::condition_variable finished;
-  std::string failure;
+  std::map<const Queue*, std::string> failures;  // of each queue the last that nobody was told
 };
 
 State& state() {
   static auto* const state = new State;
   return *state;
 }
+
+// How many works this thread is in: work of one queue may wait for another queue.
+thread_local int works_entered = 0;
 
 }  // namespace
 
@@ -43,7 +49,7 @@ bool Queue::is_finished(std::uint64_t place) const {
   return finished_ >= place;
 }
 
-void Queue::finish(std::uint64_t place) {
+void Queue::advance(std::uint64_t place) {
   std::unique_lock lock(state().mutex);
   while (finished_ < place) {
     if (is_running_) {
@@ -55,26 +61,60 @@ void Queue::finish(std::uint64_t place) {
     work_.pop_front();
     lock.unlock();
     std::string failure;
+    std::optional<simulated_cuda_not_yet> blocked;
+    ++works_entered;
     try {
       work();
+    } catch (simulated_cuda_not_yet& not_yet) {
+      blocked = std::move(not_yet);
     } catch (const std::exception& error) {
       failure = error.what();
       failure.resize(std::min(failure.find('\n'), failure.size()));  // no backtrace
     }
-    work = nullptr;  // what it holds is freed without the lock
+    --works_entered;
     lock.lock();
-    if (!failure.empty()) state().failure = std::move(failure);
+    if (!failure.empty()) state().failures[this] = std::move(failure);
     is_running_ = false;
-    ++finished_;
+    if (blocked) {
+      work_.push_front(std::move(work));
+    } else {
+      ++finished_;
+    }
     state().finished.notify_all();
+    if (blocked) throw std::move(*blocked);
+    // What it holds may be freed by a call of this runtime: without the lock, and out of the queue.
+    lock.unlock();
+    work = nullptr;
+    lock.lock();
+  }
+}
+
+void Queue::finish(std::uint64_t place) {
+  while (true) {
+    try {
+      return advance(place);
+    } catch (const simulated_cuda_not_yet& not_yet) {
+      if (works_entered > 0) throw;
+      not_yet.wait();
+    }
+  }
+}
+
+bool Queue::try_finish(std::uint64_t place) {
+  try {
+    advance(place);
+    return true;
+  } catch (const simulated_cuda_not_yet&) {
+    return false;
   }
 }
 
 cudaError_t take_failure() {
   if (const cudaError_t refused = unreported_refusal()) return refused;
   const std::scoped_lock lock(state().mutex);
-  if (state().failure.empty()) return cudaSuccess;
-  return fail(cudaErrorLaunchFailure, std::exchange(state().failure, {}));
+  auto& failures = state().failures;
+  if (failures.empty()) return cudaSuccess;
+  return fail(cudaErrorLaunchFailure, failures.extract(failures.begin()).mapped());
 }
 
 }  // namespace simulated_cuda

@@ -24,10 +24,17 @@ class Queue {
   [[nodiscard]] bool is_finished(std::uint64_t place) const;
 
   /// Does everything before the place, in this thread, or waits for the thread that does it. Work
-  /// can wait only for work that was submitted earlier, so no two threads wait for each other.
+  /// can wait only for work that was submitted earlier, so no two threads wait for each other. Waits
+  /// for other ranks; but within the work of another queue, which would be held meanwhile, passes
+  /// simulated_cuda_not_yet on.
   void finish(std::uint64_t place);
 
+  /// The same without waiting for other ranks: whether all is done.
+  bool try_finish(std::uint64_t place);
+
  private:
+  void advance(std::uint64_t place);
+
   std::deque<Work> work_;
   std::uint64_t submitted_ = 0, finished_ = 0;
   bool is_running_ = false;
@@ -42,9 +49,10 @@ struct Moment {
   void finish() const {
     if (queue) queue->finish(place);
   }
+  [[nodiscard]] bool try_finish() const { return !queue || queue->try_finish(place); }
 };
 
-/// The error of postponed work; success the next time. For synchronizations.
+/// The error of postponed work, once for each stream. For synchronizations.
 cudaError_t take_failure();
 
 }  // namespace simulated_cuda

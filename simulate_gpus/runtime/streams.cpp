@@ -76,6 +76,8 @@ void order_with_default_stream(CUstream_st& stream) {
   }
 }
 
+thread_local bool has_given_work = false;
+
 void finish_where(const auto& condition) {
   for (const auto& queue : queues_where(condition)) queue->finish(queue->end());
 }
@@ -89,8 +91,11 @@ CUstream_st& stream_of(cudaStream_t handle) {
   return *handle;
 }
 
+bool gives_work() { return has_given_work; }
+
 void submit(CUstream_st& stream, Work work, Work undo) {
   make_context(stream.device);
+  has_given_work = true;
   if (const auto capture = stream.capture.load()) {
     work();
     record(*capture, stream, std::move(work), std::move(undo));
@@ -112,7 +117,9 @@ void finish_device(int device) {
 
 void finish_all() {
   if (is_traced()) trace_host_wait("all devices");
-  finish_where([](const CUstream_st&) { return true; });
+  finish_device(current_device());
+  for (const auto& queue : queues_where([](const CUstream_st&) { return true; }))
+    static_cast<void>(queue->try_finish(queue->end()));
 }
 
 void for_each_stream(const std::function<void(CUstream_st&)>& action) {
@@ -133,11 +140,21 @@ void simulated_cuda_submit(cudaStream_t stream, const std::function<void()>* wor
   submit(stream_of(stream), *work);
 }
 
+void simulated_cuda_submit_with_moment(cudaStream_t handle, const std::function<void()>* work,
+                                       simulated_cuda_moment* moment) {
+  CUstream_st& stream = stream_of(handle);
+  submit(stream, *work);
+  const Moment after{stream.queue, stream.queue->end()};
+  *moment = {.is_over = [after] { return after.is_finished(); },
+             .advance = [after] { return after.try_finish(); }};
+}
+
 cudaError_t simulated_cuda_begin_operation(cudaStream_t handle) {
   if (const cudaError_t refused = enter("cudaLaunchKernel")) return fail(refused);
   if (const cudaError_t refused = unreported_refusal()) return refused;
   CUstream_st& stream = stream_of(handle);
   make_context(stream.device);
+  has_given_work = true;
   if (is_captured(stream)) return cudaSuccess;
   finish(stream);
   stream.queue->submit([] {});  // so that the stream is busy until it is waited for
@@ -148,6 +165,13 @@ void simulated_cuda_count_operation(cudaStream_t handle, const char* name) {
   const CUstream_st& stream = stream_of(handle);
   count(stream, [] { ++counts().operations; });
   if (is_traced()) trace(stream, name);
+}
+
+void simulated_cuda_count_collective(cudaStream_t handle, const char* name, std::uint64_t bytes,
+                                     const char* text) {
+  const CUstream_st& stream = stream_of(handle);
+  count_collective(name, bytes);
+  if (is_traced()) trace(stream, text);
 }
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
@@ -198,13 +222,15 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   return take_failure();
 }
 
-// Returns the current state, then does the work, so that a program that polls ends.
+// Returns the current state, then does the work, as far as no other rank has to give its part, so
+// that a program that polls ends.
 cudaError_t cudaStreamQuery(cudaStream_t handle) {
   SIMULATED_CUDA_ENTER();
   CUstream_st& stream = stream_of(handle);
   if (const cudaError_t refused = refuse_wait(stream)) return refused;
   const bool is_ready = stream.queue->is_finished(stream.queue->end());
-  finish(stream);
+  order_with_default_stream(stream);
+  static_cast<void>(stream.queue->try_finish(stream.queue->end()));
   return is_ready ? take_failure() : fail(cudaErrorNotReady);
 }
 

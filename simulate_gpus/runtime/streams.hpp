@@ -24,13 +24,18 @@ CUstream_st& stream_of(cudaStream_t handle);
 /// context.
 void submit(CUstream_st& stream, Work work, Work undo = {});
 
+/// Whether this thread has given work to a stream. One that only looks must not do the work that it
+/// looks at: results would appear before the program waits for them.
+bool gives_work();
+
 /// Does all work of the stream. Not during a capture.
 void finish(CUstream_st& stream);
 
 /// Does all work of the device's streams.
 void finish_device(int device);
 
-/// Does all work of all streams, for which the host waits.
+/// Does all work of all streams, for which the host waits; but on other devices than the current one
+/// what waits for other ranks stays: their threads may need this one.
 void finish_all();
 
 /// Each stream that exists. `action` cannot make or destroy one.

@@ -26,6 +26,11 @@ Counts& counts() {
   return *counts;
 }
 
+void count_collective(const std::string& name, std::uint64_t bytes) {
+  const std::scoped_lock lock(counts().mutex);
+  counts().collectives[name].add(bytes);
+}
+
 namespace {
 
 struct CopyRow {
@@ -102,6 +107,13 @@ void print_summary() {
   for (const auto& [name, value] : rows()) {
     std::fprintf(out, "  %-24s %12s\n", name, grouped(value).c_str());
   }
+  const std::scoped_lock lock(counts().mutex);
+  if (!counts().collectives.empty())
+    std::fprintf(out, "\n  %-24s %12s %18s\n", "NCCL", "calls", "bytes");
+  for (const auto& [name, count] : counts().collectives) {
+    std::fprintf(out, "  %-24s %12s %18s\n", name.c_str(), grouped(count.copies).c_str(),
+                 grouped(count.bytes).c_str());
+  }
   std::fprintf(out, "\n  %-24s %12s %18s\n", "", "context", "peak memory");
   for (int device = 0; device < std::ssize(settings().visible); ++device) {
     std::fprintf(out, "  %-24s %12s %18s\n", ("cuda:" + std::to_string(device)).c_str(),
@@ -132,6 +144,16 @@ std::uint64_t simulated_cuda_count(const char* row) {
     if (wanted == direction + " bytes") return copies.bytes();
     if (copies.pinned && wanted == direction + " pinned copies") return copies.pinned->copies;
     if (copies.pinned && wanted == direction + " pinned bytes") return copies.pinned->bytes;
+  }
+  // "AllReduce calls", "AllReduce bytes": 0 where there was none.
+  const std::string name(wanted.substr(0, wanted.rfind(' ')));
+  const bool is_calls = wanted.ends_with(" calls");
+  if (is_calls || wanted.ends_with(" bytes")) {
+    const std::scoped_lock lock(counts().mutex);
+    const auto& all = counts().collectives;
+    const auto found = all.find(name);
+    if (found == all.end()) return 0;
+    return is_calls ? found->second.copies : found->second.bytes;
   }
   std::fprintf(stderr, "simulated_cuda_count: no row is called \"%s\"\n", row);
   std::abort();

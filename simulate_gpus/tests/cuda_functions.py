@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Every function of CUDA that LibTorch links to, and every function of the driver that it, NVIDIA's libraries and
+"""Every function of CUDA and NCCL that LibTorch links to, and every function of the driver that it, NVIDIA's libraries and
 Triton look up, is defined by the simulated GPUs or refused in an error that names it.
 
 Usage: cuda_functions.py LIBTORCH_FOLDER SIMULATED_LIBRARIES_FOLDER
@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 RUNTIME = re.compile(r"(__)?cuda[A-Z]\w+")
+NCCL = re.compile(r"nccl[A-Z]\w+")
 # Functions of NVIDIA's other libraries begin with "cu" too (cublasCreate); the driver's go on with a capital (cuInit).
 DRIVER = re.compile(r"cu[A-Z]\w+")
 OF_OTHERS = re.compile(r"cu(pti|blas|dnn|fft|rand|solver|sparse|File|dss)")
@@ -39,6 +40,16 @@ def looked_up(libtorch):
         if "cupti" not in library.name:  # a profiler, which knows the functions of all systems
             names |= {name.decode() for name in LOOKED_UP.findall(library.read_bytes())}
     return {name for name in names if not NO_FUNCTION.fullmatch(name)}
+
+
+class Nccl:
+    def __init__(self, simulated):
+        self.library = ctypes.CDLL(simulated / "libnccl.so.2")
+        self.library.ncclGetLastError.restype = ctypes.c_char_p
+
+    def refuses(self, name):
+        code = self.library[name]()
+        return code == 5 and self.library.ncclGetLastError(None).decode() == f"{name} is not offered by simulated GPUs"
 
 
 class Driver:
@@ -70,6 +81,12 @@ def check(what, names, is_right, least):
     print(f"{len(names)} functions that {what}")
 
 
+def refused(library, prefix):
+    # Weak is what no source but not_offered.cpp defines.
+    listed = subprocess.run(["nm", "--dynamic", library], check=True, text=True, capture_output=True).stdout
+    return re.findall(rf" W ({prefix}\w+)", listed)
+
+
 def main(libtorch, simulated):
     called = set()
     for library in libtorch.glob("*.so"):
@@ -83,9 +100,11 @@ def main(libtorch, simulated):
 
     driver = Driver(simulated)
     check("are looked up: defined, or the look-up's error names them", looked_up(libtorch), driver.is_served, 200)
-    # Weak is what no source but driver_not_offered.cpp defines.
-    listed = subprocess.run(["nm", "--dynamic", simulated / "libcuda.so.1"], check=True, text=True, capture_output=True).stdout
-    check("are refused by name", re.findall(r" W (cu\w+)", listed), driver.refuses, 400)
+    check("are refused by name", refused(simulated / "libcuda.so.1", "cu"), driver.refuses, 400)
+    if (simulated / "libnccl.so.2").exists():
+        wanted = {name for name in called if NCCL.fullmatch(name)}
+        check("LibTorch calls of NCCL: defined", wanted, defined.__contains__, 30)
+        check("of NCCL are refused by name", refused(simulated / "libnccl.so.2", "nccl"), Nccl(simulated).refuses, 4)
 
 
 main(Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve())

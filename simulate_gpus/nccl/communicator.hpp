@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+//
+// What a program's ncclComm_t points to, and the group of calls that a thread is in.
+#pragma once
+
+#include <nccl.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "nccl/operation.hpp"
+#include "nccl/rank.hpp"
+
+struct ncclComm {
+  std::shared_ptr<simulated_nccl::Rank> rank;
+  bool is_blocking = true;  // whether functions wait for the other ranks
+};
+
+namespace simulated_nccl {
+
+/// Remembers the reason for ncclGetLastError in this thread, and returns the code.
+ncclResult_t refuse(const std::string& why, ncclResult_t code = ncclInvalidArgument);
+
+/// A file in memory that a process has open: others find it by both numbers.
+struct MemoryFile {
+  int process, file;
+
+  static MemoryFile make();
+  /// Opens it again, here; -1 if the process has ended.
+  [[nodiscard]] int open() const;
+};
+
+/// Makes a communicator of that file, for the current device.
+ncclResult_t join(ncclComm_t* comm, const MemoryFile& shared, int size, int rank);
+
+/// Whether functions of such a communicator wait.
+bool is_blocking(const ncclConfig_t* config);
+
+/// What this thread has asked for since ncclGroupStart.
+struct OpenGroup {
+  int depth = 0;
+  std::vector<Operation> operations;
+  std::vector<std::shared_ptr<Rank>> joining;
+};
+OpenGroup& open_group();
+
+/// Returns when all ranks have joined, or this one was aborted; an error if they are no communicator.
+ncclResult_t wait_for_all(Rank& rank);
+
+}  // namespace simulated_nccl

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+#include "nccl/launch.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "runtime/interface.hpp"
+
+namespace simulated_nccl {
+namespace {
+
+using Group = std::shared_ptr<const std::vector<Operation>>;
+
+// A step of a group, as work of a stream: each operation is tried until it is done. Nobody waits
+// while holding a stream: if one is left, the runtime is told when to try again.
+class Step {
+ public:
+  using Attempt = bool (Operation::*)() const;
+  Step(Group group, Attempt attempt)
+      : group_(std::move(group)), attempt_(attempt), is_done_(group_->size()) {}
+
+  void operator()() {
+    constexpr std::chrono::milliseconds k_most(20);  // the group may wait for other files too
+    std::function<void()> wait;
+    for (std::size_t i = 0; i < is_done_.size(); ++i) {
+      if (is_done_[i]) continue;
+      const Operation& operation = (*group_)[i];
+      const std::uint32_t seen = operation.self->changes().value();
+      is_done_[i] = (operation.*attempt_)();
+      if (is_done_[i] || wait) continue;
+      wait = [self = operation.self, seen] { self->changes().wait(seen, k_most); };
+    }
+    if (wait) throw simulated_cuda_not_yet{std::move(wait)};
+  }
+
+ private:
+  Group group_;
+  Attempt attempt_;
+  std::vector<bool> is_done_;
+};
+
+simulated_cuda_moment submit(cudaStream_t stream, Step step) {
+  const std::function<void()> work = std::move(step);
+  simulated_cuda_moment moment;
+  simulated_cuda_submit_with_moment(stream, &work, &moment);
+  return moment;
+}
+
+// All are of one device.
+void submit_group(std::vector<Operation> operations, cudaStream_t stream) {
+  const OnDevice current(operations.front().self->device);
+  for (Operation& operation : operations) {
+    operation.number = operation.self->next_number(operation.duty(), operation.peer);
+    simulated_cuda_count_collective(stream, name_of(operation.call.kind), operation.call.bytes(),
+                                    text_of(operation.call).c_str());
+  }
+  const auto group = std::make_shared<const std::vector<Operation>>(std::move(operations));
+  const auto given = submit(stream, Step(group, &Operation::try_give));
+  const auto taken = submit(stream, Step(group, &Operation::try_take));
+  for (const Operation& operation : *group) {
+    const Duty duty = operation.duty();
+    if (duty == Duty::receive && !operation.waits_for_receipt()) continue;
+    operation.self->owe(
+        {duty, operation.peer, operation.number, duty == Duty::receive ? taken : given});
+  }
+}
+
+}  // namespace
+
+OnDevice::OnDevice(int device) {
+  cudaGetDevice(&before_);
+  if (device != before_) cudaSetDevice(device);
+}
+
+OnDevice::~OnDevice() { cudaSetDevice(before_); }
+
+void launch(const std::vector<Operation>& group) {
+  std::vector<std::pair<int, cudaStream_t>> streams;  // and whose default stream null means
+  const auto stream_of = [](const Operation& operation) {
+    return std::pair(operation.self->device, operation.stream);
+  };
+  for (const Operation& operation : group) {
+    if (std::ranges::count(streams, stream_of(operation)) == 0)
+      streams.push_back(stream_of(operation));
+  }
+  for (const auto& place : streams) {
+    std::vector<Operation> of_stream;
+    std::ranges::copy_if(group, std::back_inserter(of_stream),
+                         [&](const Operation& operation) { return stream_of(operation) == place; });
+    const OnDevice current(place.first);
+    if (simulated_cuda_is_capturing(place.second)) {
+      const std::function<void(cudaStream_t)> at_launch = [of_stream](cudaStream_t launched) {
+        submit_group(of_stream, launched);
+      };
+      simulated_cuda_record_submission(place.second, &at_launch);
+    } else {
+      submit_group(std::move(of_stream), place.second);
+    }
+  }
+}
+
+}  // namespace simulated_nccl

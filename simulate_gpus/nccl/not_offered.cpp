@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT
+//
+// Every function of NCCL, refused in an error that names it: a program that needs one starts, and
+// learns what simulated GPUs lack when it calls it. They are weak, so those that the other sources
+// define are these.
+#include "nccl/errors.hpp"
+
+#define SIMULATED_NCCL_NOT_OFFERED(function)                                              \
+  extern "C" [[gnu::weak]] int function() {                                               \
+    return simulated_nccl::refuse_in_nccl(5 /* ncclInvalidUsage */,                       \
+                                          #function " is not offered by simulated GPUs"); \
+  }
+
+#include "nccl_functions.inc"  // made by CMake: the functions that NCCL's headers name

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+#include "nccl/operation.hpp"
+
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#include "runtime/interface.hpp"
+
+namespace simulated_nccl {
+namespace {
+
+// NCCL's own variable and default: 0 has every sender wait.
+std::uint64_t buffer_bytes() {
+  static const std::uint64_t bytes = [] {
+    std::uint64_t value = std::uint64_t{4} << 20;
+    if (const char* const text = std::getenv("NCCL_BUFFSIZE"))
+      std::from_chars(text, text + std::strlen(text), value);
+    return value;
+  }();
+  return bytes;
+}
+
+bool is_here(const Part& part, std::uint64_t number) { return part.given == number + 1; }
+
+}  // namespace
+
+Duty Operation::duty() const {
+  if (call.is_collective()) return Duty::collective;
+  return call.kind == Kind::send ? Duty::send : Duty::receive;
+}
+
+// Whether that rank has a part; of a receipt nobody has.
+bool Operation::gives(int rank) const {
+  const bool only_root = call.kind == Kind::broadcast || call.kind == Kind::scatter;
+  return !only_root || rank == call.root;
+}
+
+bool Operation::takes_from(int rank) const {
+  const bool only_root = call.kind == Kind::reduce || call.kind == Kind::gather;
+  return gives(rank) && (!only_root || self->rank == call.root);
+}
+
+std::uint32_t Operation::takers() const {
+  if (!gives(self->rank)) return 0;
+  const bool only_root = call.kind == Kind::reduce || call.kind == Kind::gather;
+  return only_root || call.kind == Kind::send ? 1 : static_cast<std::uint32_t>(self->size);
+}
+
+std::uint64_t Operation::given_bytes() const {
+  if (!gives(self->rank) || simulated_cuda_is_dry_run()) return 0;
+  const bool one_for_each = call.kind == Kind::scatter || call.kind == Kind::reduce_scatter ||
+                            call.kind == Kind::all_to_all;
+  return call.bytes() * (one_for_each ? static_cast<std::uint64_t>(self->size) : 1);
+}
+
+Part& Operation::own_part() const {
+  return call.kind == Kind::send ? self->file().message(self->rank, peer, number)
+                                 : self->file().part(self->rank, number);
+}
+
+bool Operation::waits_for_receipt() const { return call.bytes() > buffer_bytes(); }
+
+bool Operation::try_give() const {
+  if (self->is_aborted() || call.kind == Kind::receive) return true;
+  self->throw_if_failed();
+  Part& part = own_part();
+  if (part.taken < part.takers) return false;  // of an operation long ago
+  part.call = call;
+  part.bytes = given_bytes();
+  part.begin = self->next_bytes(part.bytes);
+  if (part.bytes > 0) {
+    const auto* values = static_cast<const std::byte*>(simulated_cuda_host_address(from));
+    std::vector<std::byte> multiplied;
+    if (call.reduction == k_made_reduction) {
+      multiplied.assign(values, values + part.bytes);
+      const std::uint64_t count = call.count * (part.bytes / call.bytes());
+      const void* const by =
+          scalar.on_device ? simulated_cuda_host_address(scalar.on_device) : scalar.value.data();
+      multiply(call.type, multiplied.data(), count, by);
+      values = multiplied.data();
+    }
+    self->file().write(part.begin, values, part.bytes);
+  }
+  part.taken = 0;
+  part.takers = takers();
+  part.given = number + 1;
+  self->changes().change();
+  return true;
+}
+
+// Every rank tells its call, whether it has values to give or not: so ranks that wait for each other
+// in different calls find out.
+void Operation::compare_calls() const {
+  for (int rank = 0; rank < self->size; ++rank) {
+    const Part& part = self->file().part(rank, number);
+    if (!is_here(part, number) || part.call == call) continue;
+    self->fail("operation " + std::to_string(number) + " of a communicator is " + text_of(call) +
+               " on rank " + std::to_string(self->rank) + ", and " + text_of(part.call) +
+               " on rank " + std::to_string(rank) + ". All ranks must make the same calls.");
+  }
+}
+
+bool Operation::try_take() const {
+  if (self->is_aborted()) return true;
+  self->throw_if_failed();
+  if (!call.is_collective()) return try_take_message();
+  SharedFile& file = self->file();
+  compare_calls();
+  bool all = true;
+  for (int rank = 0; rank < self->size; ++rank) {
+    if (!takes_from(rank) || is_here(file.part(rank, number), number)) continue;
+    self->want(rank, Duty::collective, number);
+    all = false;
+  }
+  if (!all) return false;
+  compare_calls();
+  compute();
+  for (int rank = 0; rank < self->size; ++rank) {
+    if (takes_from(rank)) file.take(file.part(rank, number));
+  }
+  return true;
+}
+
+bool Operation::try_take_message() const {
+  SharedFile& file = self->file();
+  if (call.kind == Kind::send) {
+    const Part& part = own_part();
+    if (!waits_for_receipt() || !is_here(part, number) || part.taken == part.takers) return true;
+    self->want(peer, Duty::receive, number);
+    return false;
+  }
+  Part& part = file.message(peer, self->rank, number);
+  if (!is_here(part, number)) {
+    self->want(peer, Duty::send, number);
+    return false;
+  }
+  if (part.call.bytes() != call.bytes()) {
+    self->fail("rank " + std::to_string(peer) + " makes " + text_of(part.call) + " to rank " +
+               std::to_string(self->rank) + ", which makes " + text_of(call) +
+               ": the bytes differ.");
+  }
+  file.read(part.begin, simulated_cuda_host_address(to), part.bytes);
+  file.take(part);
+  return true;
+}
+
+void Operation::compute() const {
+  const std::uint64_t bytes = call.bytes();
+  if (bytes == 0 || simulated_cuda_is_dry_run()) return;
+  auto* const result = static_cast<std::byte*>(simulated_cuda_host_address(to));
+  // What is for this rank, where a rank gives something else to each.
+  const std::uint64_t own = static_cast<std::uint64_t>(self->rank) * bytes;
+  const auto read = [&](int rank, std::uint64_t begin, void* target, std::size_t size) {
+    self->file().read(self->file().part(rank, number).begin + begin, target, size);
+  };
+  const auto read_all = [&](std::uint64_t begin) {
+    for (int rank = 0; rank < self->size; ++rank)
+      read(rank, begin, result + static_cast<std::uint64_t>(rank) * bytes, bytes);
+  };
+  switch (call.kind) {
+    case Kind::all_reduce:
+      return reduce(call, self->size, read, result);
+    case Kind::reduce_scatter:
+      return reduce(
+          call, self->size,
+          [&](int rank, std::uint64_t begin, void* target, std::size_t size) {
+            read(rank, own + begin, target, size);
+          },
+          result);
+    case Kind::broadcast:
+      return read(call.root, 0, result, bytes);
+    case Kind::scatter:
+      return read(call.root, own, result, bytes);
+    case Kind::all_gather:
+      return read_all(0);
+    case Kind::all_to_all:
+      return read_all(own);
+    case Kind::reduce:
+      return self->rank == call.root ? reduce(call, self->size, read, result) : void();
+    case Kind::gather:
+      return self->rank == call.root ? read_all(0) : void();
+    default:
+      return;
+  }
+}
+
+}  // namespace simulated_nccl

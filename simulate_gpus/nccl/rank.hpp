@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+//
+// One rank of a communicator: what it has in common with the others, and what it owes them.
+//
+// A stream's work waits until something needs it, and that may be another rank. So each rank has a
+// thread that sleeps until the bell rings, and then does its streams' work up to what others want:
+// what it gives, and the receipt of messages that their sender waits for. Never more, so that what
+// a rank takes stays old until its own program waits.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "nccl/reduction.hpp"
+#include "nccl/shared_file.hpp"
+#include "runtime/interface.hpp"
+
+namespace simulated_nccl {
+
+/// Something that others may want of a rank.
+enum class Duty { collective, send, receive };
+
+/// A rank's duty in an operation, which is in a stream.
+struct Owed {
+  Duty duty;
+  int peer;  // of a message
+  std::uint64_t number;
+  simulated_cuda_moment moment;  // in the stream, after that
+};
+
+/// Thread-safe.
+class Rank : public std::enable_shared_from_this<Rank> {
+ public:
+  /// Of the current device, in the communicator of an open file, which it closes at its end.
+  /// Throws std::runtime_error, or std::invalid_argument where the others know the communicator
+  /// otherwise. `size` is at most k_most_ranks, `rank` less than it.
+  static std::shared_ptr<Rank> join(int file, int rank, int size);
+
+  const int rank, size, device;
+
+  [[nodiscard]] SharedFile& file() { return file_; }
+  [[nodiscard]] SharedWord& changes() { return file_.state().changes; }
+
+  [[nodiscard]] bool have_all_joined();
+  /// Why these ranks are no communicator: two are on one GPU. Empty if all is well.
+  [[nodiscard]] std::string duplicate_gpu();
+
+  /// The number of the next operation: of all collectives, or of the messages to or from a rank.
+  std::uint64_t next_number(Duty duty, int peer);
+  /// Where this rank writes that many bytes.
+  std::uint64_t next_bytes(std::uint64_t bytes);
+
+  /// Others may want that from now on.
+  void owe(Owed owed);
+  /// Another rank's duty is needed now.
+  void want(int other, Duty duty, std::uint64_t number);
+  /// Does what this rank owes, or only what others wait for; false if some cannot be done yet.
+  bool pay(bool only_wanted);
+
+  /// The communicator is broken: all ranks' operations fail from now on, with that text. Throws it.
+  [[noreturn]] void fail(const std::string& what);
+  /// That text, of whichever rank; empty if there is none.
+  [[nodiscard]] std::string failure();
+  void throw_if_failed();
+
+  /// Operations of this rank do nothing any more, and nothing of it waits.
+  void abort();
+  [[nodiscard]] bool is_aborted() const { return is_aborted_; }
+  /// Ends its thread.
+  void leave();
+
+  /// A reduction that the program made, and its number as an ncclRedOp_t.
+  int make_reduction(const Scalar& scalar);
+  [[nodiscard]] Scalar made_reduction(int number);
+
+ private:
+  Rank(int file, int rank, int size);
+  void serve();
+  [[nodiscard]] std::atomic<std::uint64_t>& wanted(int of, Duty duty, int peer);
+  [[nodiscard]] bool is_wanted(const Owed& owed);
+  /// What is owed, or only what others wait for.
+  std::vector<Owed> still_owed(bool only_wanted);
+
+  SharedFile file_;
+  std::mutex mutex_;  // guards what follows
+  std::deque<Owed> owed_;
+  std::uint64_t collectives_ = 0, written_ = 0;
+  std::array<std::uint64_t, k_most_ranks> sent_{}, received_{};
+  std::vector<Scalar> reductions_;
+  std::atomic<bool> is_aborted_ = false, has_left_ = false;
+};
+
+}  // namespace simulated_nccl

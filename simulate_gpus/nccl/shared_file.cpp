@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+#include "nccl/shared_file.hpp"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <ctime>
+#include <string>
+#include <system_error>
+
+namespace simulated_nccl {
+namespace {
+
+constexpr std::uint64_t k_parts = 512;  // operations that a rank may be ahead of the others
+constexpr std::uint64_t k_bytes_of_rank = std::uint64_t{1} << 44;  // the file has holes
+constexpr std::uint64_t k_page = 4096;
+
+std::uint64_t whole_pages(std::uint64_t bytes) { return (bytes + k_page - 1) / k_page * k_page; }
+
+[[noreturn]] void throw_last_error(const char* action) {
+  throw std::system_error(errno, std::generic_category(), action);
+}
+
+// Calls `transfer`, pread or pwrite, until all bytes are through.
+void transfer_all(const auto& transfer, int file, auto* memory, std::size_t bytes,
+                  std::uint64_t begin, const char* action) {
+  while (bytes > 0) {
+    const ssize_t done = transfer(file, memory, bytes, static_cast<off_t>(begin));
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0) throw_last_error(action);
+    memory += done;
+    begin += static_cast<std::uint64_t>(done);
+    bytes -= static_cast<std::size_t>(done);
+  }
+}
+
+}  // namespace
+
+void SharedWord::change() {
+  ++word_;
+  syscall(SYS_futex, &word_, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+void SharedWord::wait(std::uint32_t seen, std::chrono::milliseconds most) {
+  const timespec time{.tv_sec = most.count() / 1000, .tv_nsec = most.count() % 1000 * 1'000'000};
+  syscall(SYS_futex, &word_, FUTEX_WAIT, seen, most.count() > 0 ? &time : nullptr, nullptr, 0);
+}
+
+SharedFile::SharedFile(int file, int ranks) : file_(file), ranks_(ranks) {
+  const auto count = static_cast<std::uint64_t>(ranks);
+  mapped_bytes_ = whole_pages(sizeof(State) + sizeof(Part) * k_parts * count * (1 + count));
+  void* memory = MAP_FAILED;
+  if (ftruncate(file, static_cast<off_t>(first_byte_of(ranks))) == 0) {
+    memory = mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file,
+                  /*offset=*/0);
+  }
+  if (memory == MAP_FAILED) {
+    const int error = errno;
+    close(file);
+    throw std::system_error(error, std::generic_category(), "mapping the communicator's file");
+  }
+  state_ = static_cast<State*>(memory);
+  parts_ = reinterpret_cast<Part*>(state_ + 1);
+}
+
+SharedFile::~SharedFile() {
+  munmap(state_, mapped_bytes_);
+  close(file_);
+}
+
+SharedFile::RankState& SharedFile::state_of(int rank) {
+  return state_->rank[static_cast<std::size_t>(rank)];
+}
+
+Part& SharedFile::part(int rank, std::uint64_t number) {
+  return parts_[static_cast<std::uint64_t>(rank) * k_parts + number % k_parts];
+}
+
+Part& SharedFile::message(int from, int to, std::uint64_t number) {
+  const int pair = ranks_ + from * ranks_ + to;  // after the ranks' parts
+  return parts_[static_cast<std::uint64_t>(pair) * k_parts + number % k_parts];
+}
+
+// The first such range is that of the state and the parts.
+std::uint64_t SharedFile::first_byte_of(int rank) {
+  return k_bytes_of_rank * static_cast<std::uint64_t>(rank + 1);
+}
+
+void SharedFile::write(std::uint64_t begin, const void* from, std::size_t bytes) {
+  transfer_all(pwrite, file_, static_cast<const char*>(from), bytes, begin,
+               "NCCL: no memory for what a rank gives");
+}
+
+void SharedFile::read(std::uint64_t begin, void* to, std::size_t bytes) {
+  transfer_all(pread, file_, static_cast<char*>(to), bytes, begin,
+               "NCCL: reading what a rank gave");
+}
+
+void SharedFile::take(Part& part) {
+  // Once all have taken it, its owner may use it again.
+  const std::uint32_t takers = part.takers;
+  const std::uint64_t begin = part.begin, bytes = part.bytes;
+  if (++part.taken != takers) return;
+  if (bytes > 0) {
+    fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(begin),
+              static_cast<off_t>(whole_pages(bytes)));
+  }
+  state_->changes.change();
+}
+
+}  // namespace simulated_nccl

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+//
+// What the ranks of a communicator share: a file in memory that each maps. It has no name: the
+// unique id tells which process has it open, and as what. So nothing is left behind, and the size
+// of /dev/shm does not matter.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+#include "nccl/call.hpp"
+#include "runtime/settings.hpp"
+
+namespace simulated_nccl {
+
+/// NCCL refuses two ranks on one GPU.
+constexpr int k_most_ranks = simulated_cuda::k_most_gpus;
+
+/// A word in shared memory for which threads of all processes can wait.
+class SharedWord {
+ public:
+  [[nodiscard]] std::uint32_t value() const { return word_; }
+  /// Changes it, and wakes all who wait.
+  void change();
+  /// Returns when it is no longer `seen`, or earlier; after that time at the latest, if one is given.
+  void wait(std::uint32_t seen, std::chrono::milliseconds most = {});
+
+ private:
+  std::atomic<std::uint32_t> word_;
+};
+
+/// What one rank tells the others about one operation, and where what it gives lies in the file.
+struct Part {
+  std::atomic<std::uint64_t> given;          // 1 + the number of the operation; 0: none yet
+  std::atomic<std::uint32_t> takers, taken;  // how many ranks read it, and how many have
+  Call call;
+  std::uint64_t begin, bytes;
+  struct Child {
+    int color, key, process, file;
+  } child;  // of a split: the file that this rank offers to the new communicator
+};
+
+/// How many operations others wait for, by what a rank does in them.
+struct Wanted {
+  std::atomic<std::uint64_t> collectives;
+  std::array<std::atomic<std::uint64_t>, k_most_ranks> sent_to, received_from;
+};
+
+/// All zeros is the initial state of everything in the file.
+class SharedFile {
+ public:
+  /// Maps an open file, and closes it at the end. std::runtime_error if that fails.
+  SharedFile(int file, int ranks);
+  ~SharedFile();
+  SharedFile(const SharedFile&) = delete;
+  SharedFile& operator=(const SharedFile&) = delete;
+
+  struct RankState {
+    std::array<char, 16> bus_id;
+    std::atomic<bool> is_taken, has_joined;
+    SharedWord bell;  // rung when another rank wants something of this one
+    Wanted wanted;
+  };
+  struct State {
+    std::atomic<int> ranks;
+    SharedWord changes;  // whenever a rank has joined, given, taken or failed
+    std::atomic<bool> is_failing, has_failed;
+    std::array<char, 400> failure;  // written once, by the rank that set is_failing
+    std::array<RankState, k_most_ranks> rank;
+  };
+  [[nodiscard]] State& state() { return *state_; }
+  [[nodiscard]] RankState& state_of(int rank);
+
+  /// The place of a rank's part in a collective, and of a message from one rank to another. It is
+  /// used again 512 operations later.
+  [[nodiscard]] Part& part(int rank, std::uint64_t number);
+  [[nodiscard]] Part& message(int from, int to, std::uint64_t number);
+
+  /// Where a rank may write: from here on, as far as it likes, but nowhere twice.
+  [[nodiscard]] static std::uint64_t first_byte_of(int rank);
+  void write(std::uint64_t begin, const void* from, std::size_t bytes);
+  void read(std::uint64_t begin, void* to, std::size_t bytes);
+
+  /// A rank has read the part. The last one frees its memory.
+  void take(Part& part);
+
+ private:
+  int file_, ranks_;
+  std::size_t mapped_bytes_;
+  State* state_;
+  Part* parts_;
+};
+
+}  // namespace simulated_nccl

@@ -53,20 +53,15 @@ void connect(detail::Membership& own, const c10::intrusive_ptr<c10d::Store>& sto
   own.gloo = make_gloo(store, own.rank, own.size(), own.self().address, own.timeout);
   if (nccl_connects(own.peers)) own.nccl = detail::make_nccl(own, store);
 } catch (const std::exception& error) {
-  const auto cause = detail::error_cause(error);
-  std::string failed = "connect to the others";
-  std::string remedy =
-      "Rank 0 is at " + own.peers[0].address + "; every rank must reach every other, on any port.";
+  std::string failed = "connect to the others", hint;
   if (own.gloo) {
     failed = "start NCCL on " + own.device.str();
-    remedy += " NCCL_DEBUG=INFO shows what NCCL tried.";
-    for (const auto* memory : {"/dev/shm", "shared memory"}) {
-      if (cause.find(memory) != std::string::npos)
-        remedy = "In a container give /dev/shm more (docker run --shm-size=1g).";
-    }
+    hint = " NCCL needs space in /dev/shm (docker run --shm-size=1g); NCCL_DEBUG=INFO says more.";
   }
   throw CommunicatorError("Communicator::join: rank " + std::to_string(own.rank) + ", at " +
-                          own.self().address + ", cannot " + failed + ": " + cause + ". " + remedy);
+                          own.self().address + ", cannot " + failed + ": " +
+                          detail::error_cause(error) + ". Rank 0 is at " + own.peers[0].address +
+                          "; every rank must reach every other, on any port." + hint);
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ std::int64_t hash(const std::string& text) {
   return static_cast<std::int64_t>(c10::util::crc64(text).checksum());
 }
 
-// By ReduceOp. A mean is a sum that is divided.
+// What c10d does, by ReduceOp. A mean is a sum that is divided.
 constexpr std::array k_operations = {c10d::ReduceOp::SUM, c10d::ReduceOp::SUM, c10d::ReduceOp::MIN,
                                      c10d::ReduceOp::MAX};
 

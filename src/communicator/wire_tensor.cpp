@@ -9,23 +9,14 @@
 #include <algorithm>
 #include <array>
 #include <initializer_list>
+#include <optional>
 
 #include "network_tensors/parameter_differences.hpp"
 
 namespace use_gpu::detail {
+namespace {
 
-std::string text_of(Collective what) {
-  constexpr std::array k_names = {"sum", "mean", "min", "max"};
-  if (const auto* root = std::get_if<int>(&what)) return "from " + std::to_string(*root);
-  return k_names[static_cast<std::size_t>(std::get<ReduceOp>(what))];
-}
-
-std::string trouble_with_root(int root, int size) {
-  if (root >= 0 && root < size) return {};
-  return "there is no rank " + std::to_string(root) + " in a group of " + std::to_string(size) +
-         "; the root is one of 0 to " + std::to_string(size - 1) + '.';
-}
-
+// The dtype in which values of that dtype are sent; none where they cannot be reduced so.
 std::optional<at::ScalarType> wire_dtype(at::ScalarType dtype, Collective what) {
   if (std::holds_alternative<int>(what)) return dtype;
   const bool averages = what == Collective(ReduceOp::mean);
@@ -42,6 +33,20 @@ std::optional<at::ScalarType> wire_dtype(at::ScalarType dtype, Collective what) 
   if (dtype == at::kShort && !averages) return at::kInt;
   if (dtype == at::kBool && compares) return at::kByte;
   return std::nullopt;
+}
+
+}  // namespace
+
+std::string text_of(Collective what) {
+  constexpr std::array k_names = {"sum", "mean", "min", "max"};
+  if (const auto* root = std::get_if<int>(&what)) return "from " + std::to_string(*root);
+  return k_names[static_cast<std::size_t>(std::get<ReduceOp>(what))];
+}
+
+std::string trouble_with_root(int root, int size) {
+  if (root >= 0 && root < size) return {};
+  return "there is no rank " + std::to_string(root) + " in a group of " + std::to_string(size) +
+         "; the root is one of 0 to " + std::to_string(size - 1) + '.';
 }
 
 std::string why_not_sent(const at::Tensor& x, Collective what) {

@@ -7,7 +7,6 @@
 #include <ATen/core/Tensor.h>
 #include <use_gpu/communicator.hpp>
 
-#include <optional>
 #include <string>
 #include <variant>
 
@@ -22,18 +21,15 @@ using Collective = std::variant<ReduceOp, int>;
 /// Why a group of that size cannot have this root; empty if it can.
 [[nodiscard]] std::string trouble_with_root(int root, int size);
 
-/// The dtype in which values of that dtype are sent; none where they cannot be reduced so.
-[[nodiscard]] std::optional<at::ScalarType> wire_dtype(at::ScalarType dtype, Collective what);
-
-/// Why x's values cannot be sent so, in a sentence that begins with what x is; empty if they can.
+/// Why x's values cannot be sent for that; a sentence that begins with what x is. Empty if they can.
 [[nodiscard]] std::string why_not_sent(const at::Tensor& x, Collective what);
 
-/// ArgumentError, which begins with the operation, if x cannot be sent so, or not be written to, or
-/// if a group of that size has no rank that is the root.
+/// ArgumentError, which begins with the operation, if x cannot be sent for that or cannot be written
+/// to, or if a group of that size does not have the root.
 void check_collective(const std::string& operation, const at::Tensor& x, Collective what, int size);
 
-/// x's values in their wire_dtype, contiguous, on x's device or on the host. If x is so already, it
-/// is only detached, not copied.
+/// x's values, contiguous, on x's device or on the host, in the dtype in which they are sent so. If x
+/// is all that already, it is only detached, not copied.
 [[nodiscard]] at::Tensor to_wire(const at::Tensor& x, Collective what, bool through_host);
 
 /// Copies the changed to_wire(x) back into x.

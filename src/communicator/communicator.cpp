@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <use_gpu/communicator.hpp>
 
-#include <signal.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <use_gpu/device.hpp>
@@ -11,39 +10,15 @@
 #include <set>
 #include <utility>
 
-#include "communicator/endpoint.hpp"
 #include "communicator/group_state.hpp"
 #include "communicator/nccl_backend_cuda.hpp"
+#include "communicator/own_thread.hpp"
 #include "messages/error_text.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {
 namespace {
 
 using detail::Backend;
-
-// Gloo and the store's server write to connections whose peer may be gone; SIGPIPE would then end
-// the process (Python ignores it). Threads started in this scope inherit that it is blocked; for
-// the rest of the program nothing changes.
-class SigpipeBlocked {
- public:
-  SigpipeBlocked() {
-    ::sigemptyset(&sigpipe_);
-    ::sigaddset(&sigpipe_, SIGPIPE);
-    ::pthread_sigmask(SIG_BLOCK, &sigpipe_, &before_);
-  }
-  ~SigpipeBlocked() {
-    if (::sigismember(&before_, SIGPIPE) == 0) {
-      const timespec now{};
-      ::sigtimedwait(&sigpipe_, nullptr, &now);  // discards a pending one
-    }
-    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  SigpipeBlocked(const SigpipeBlocked&) = delete;
-  SigpipeBlocked& operator=(const SigpipeBlocked&) = delete;
-
- private:
-  sigset_t sigpipe_{}, before_{};
-};
 
 Backend make_gloo(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                   const std::string& address, std::chrono::milliseconds timeout) {
@@ -73,38 +48,20 @@ c10::Device device_of(const detail::LaunchEnvironment& launch) {
                     "(CUDA_VISIBLE_DEVICES=).");
 }
 
-detail::Peer self_of(const detail::LaunchEnvironment& launch, c10::Device device) {
-  const bool needs_own_gpu = num_gpus() > 0 && launch.local_rank >= num_gpus();
-  return {launch.rank,   launch.size, detail::local_address(launch), detail::gpu_id(device),
-          needs_own_gpu, /*mark=*/{}};
-}
-
-std::string who(const detail::Membership& own) {
-  return "Communicator::join: rank " + std::to_string(own.rank) + ", at " + own.self().address;
-}
-
-Backend connect(const detail::Membership& own, const c10::intrusive_ptr<c10d::Store>& store) try {
-  return make_gloo(store, own.rank, own.size(), own.self().address, own.timeout);
+// Connects the group by Gloo, and by NCCL where each rank has a GPU of its own.
+void connect(detail::Membership& own, const c10::intrusive_ptr<c10d::Store>& store) try {
+  own.gloo = make_gloo(store, own.rank, own.size(), own.self().address, own.timeout);
+  if (nccl_connects(own.peers)) own.nccl = detail::make_nccl(own, store);
 } catch (const std::exception& error) {
-  throw CommunicatorError(who(own) + ", cannot connect to the others: " +
+  std::string failed = "connect to the others", hint;
+  if (own.gloo) {
+    failed = "start NCCL on " + own.device.str();
+    hint = " NCCL needs space in /dev/shm (docker run --shm-size=1g); NCCL_DEBUG=INFO says more.";
+  }
+  throw CommunicatorError("Communicator::join: rank " + std::to_string(own.rank) + ", at " +
+                          own.self().address + ", cannot " + failed + ": " +
                           detail::error_cause(error) + ". Rank 0 is at " + own.peers[0].address +
-                          "; every rank must reach every other, on any port.");
-}
-
-Backend connect_nccl(const detail::Membership& own,
-                     const c10::intrusive_ptr<c10d::Store>& store) try {
-  return detail::make_nccl(store, own.rank, own.size(), own.device, own.timeout);
-} catch (const CommunicatorError&) {
-  throw;
-} catch (const std::exception& error) {
-  const auto cause = detail::error_cause(error);
-  const bool is_memory = cause.find("/dev/shm") != std::string::npos ||
-                         cause.find("shared memory") != std::string::npos;
-  throw CommunicatorError(
-      who(own) + ", cannot start NCCL on " + own.device.str() + ": " + cause +
-      (is_memory ? ". In a container give /dev/shm more (docker run --shm-size=1g)."
-                 : ". Every rank must reach every other, on any port; NCCL_DEBUG=INFO shows what "
-                   "NCCL tried."));
+                          "; every rank must reach every other, on any port." + hint);
 }
 
 }  // namespace
@@ -128,14 +85,14 @@ Communicator Communicator::join(std::chrono::milliseconds timeout) {
   if (!launch || launch->size == 1)
     return Communicator(std::make_unique<detail::GroupState>(detail::Membership{device, timeout}));
 
-  const SigpipeBlocked blocked;
-  auto [store, peers] = detail::meet(*launch, self_of(*launch, device), timeout);
-  detail::Membership own{device, timeout, launch->rank, std::move(peers)};
-  own.gloo = connect(own, store);
-  if (nccl_connects(own.peers)) own.nccl = connect_nccl(own, store);
-  auto group = Communicator(std::make_unique<detail::GroupState>(std::move(own)));
-  group
-      .barrier();  // rank 0 may serve the store, and must not leave while others still read from it
+  const auto id = detail::gpu_id(device);
+  const bool needs_own_gpu = !id.empty() && device.index() != launch->local_rank;
+  const auto met = detail::meet(*launch, id, needs_own_gpu, timeout);
+  detail::Membership own{device, timeout, launch->rank, met.peers};
+  detail::on_own_thread([&] { connect(own, met.store); }).get();
+  Communicator group(std::make_unique<detail::GroupState>(std::move(own)));
+  // Rank 0 may serve the store, and must not leave while others still read from it.
+  group.barrier();
   log_message(LogLevel::debug, "Communicator: rank " + std::to_string(group.rank()) + " of " +
                                    std::to_string(group.size()) + " at " +
                                    group.state_->self().address + ", " +
@@ -152,9 +109,7 @@ void Communicator::all_reduce(const at::Tensor& x, ReduceOp how) {
   state_->call("all_reduce", x, how);
 }
 void Communicator::broadcast(const at::Tensor& x, int root) { state_->call("broadcast", x, root); }
-void Communicator::barrier() {
-  if (size() > 1) state_->compare_calls("barrier", "barrier");
-}
+void Communicator::barrier() { state_->compare_calls("barrier", "barrier"); }
 
 Backend Communicator::backend() {
   auto& s = *state_;

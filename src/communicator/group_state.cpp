@@ -10,32 +10,34 @@
 
 #include <algorithm>
 #include <array>
-#include <future>
-#include <sstream>
 #include <thread>
 #include <utility>
 
-#include "communicator/nccl_backend_cuda.hpp"
+#include "communicator/own_thread.hpp"
 #include "messages/error_text.hpp"
 #include "messages/message.hpp"
+#include "messages/tensor_summary.hpp"
 
 namespace use_gpu::detail {
 namespace {
 
-// What has to be the same on all ranks, as one text.
-std::string call_text(const std::string& operation, const at::Tensor& x, Collective what,
-                      bool by_nccl) {
-  constexpr std::array k_names = {"sum", "mean", "min", "max"};
-  std::ostringstream text;
-  text << operation << ' ';
+std::int64_t hash(const std::string& text) {
+  return static_cast<std::int64_t>(c10::util::crc64(text).checksum());
+}
+
+// What c10d does, by ReduceOp. A mean is a sum that is divided.
+constexpr std::array k_operations = {c10d::ReduceOp::SUM, c10d::ReduceOp::SUM, c10d::ReduceOp::MIN,
+                                     c10d::ReduceOp::MAX};
+
+c10::intrusive_ptr<c10d::Work> start(c10d::Backend& backend, const at::Tensor& wire,
+                                     Collective what, std::chrono::milliseconds timeout) {
   if (const auto* root = std::get_if<int>(&what)) {
-    text << "from " << *root;
-  } else {
-    text << k_names[static_cast<std::size_t>(std::get<ReduceOp>(what))];
+    std::vector<at::Tensor> bytes{wire.flatten().view(at::kByte)};  // both backends can send bytes
+    return backend.broadcast(bytes, {.rootRank = *root, .timeout = timeout});
   }
-  text << ' ' << c10::getDtypeNames(x.scalar_type()).first << x.sizes()
-       << (by_nccl ? " by NCCL" : " by Gloo");
-  return text.str();
+  std::vector<at::Tensor> tensors{wire.is_complex() ? at::view_as_real(wire) : wire};
+  const auto operation = k_operations[static_cast<std::size_t>(std::get<ReduceOp>(what))];
+  return backend.allreduce(tensors, {.reduceOp = operation, .timeout = timeout});
 }
 
 }  // namespace
@@ -43,9 +45,7 @@ std::string call_text(const std::string& operation, const at::Tensor& x, Collect
 GroupState::~GroupState() {
   if (!nccl) return;
   try {  // NCCL shuts down together with its peers; a dead one never does
-    std::packaged_task<void()> leave([nccl = nccl] { nccl->shutdown(); });
-    auto left = leave.get_future();
-    std::thread(std::move(leave)).detach();
+    auto left = on_own_thread([nccl = nccl] { nccl->shutdown(); });
     const auto patience = std::min<std::chrono::milliseconds>(timeout, std::chrono::seconds(10));
     if (left.wait_for(patience) == std::future_status::ready) {
       left.get();
@@ -57,55 +57,38 @@ GroupState::~GroupState() {
   }
 }
 
-bool GroupState::by_nccl(const at::Tensor& x) const {
-  return nccl && x.defined() && x.device() == device;
-}
-
-at::Tensor GroupState::wire_of(const at::Tensor& x, Collective what) const {
-  const auto* how = std::get_if<ReduceOp>(&what);
-  const auto dtype = how == nullptr ? x.scalar_type() : *reduction_dtype(x.scalar_type(), *how);
-  return to_wire(x, dtype, /*through_host=*/!by_nccl(x));
-}
-
 void GroupState::call(const std::string& operation, const at::Tensor& x, Collective what) {
   const AllowTransfers certain;
   const c10::InferenceMode inference;  // so nothing is recorded, and inference tensors are taken
   at::Tensor wire;
   try {
     check_collective(operation, x, what, size());
-    if (size() > 1) wire = wire_of(x, what);
+    if (size() == 1) return;
+    wire = to_wire(x, what, /*through_host=*/!by_nccl(x));
   } catch (...) {
-    if (failure.empty()) {
-      try {  // so that the others get an error too
-        compare_calls(operation, operation + " was refused on a rank");
-      } catch (const ArgumentError&) {  // this rank's own error says more
-      }
+    try {  // so that the others get an error too
+      compare_calls(operation, operation + " was refused on a rank");
+    } catch (const ArgumentError&) {  // this rank's own error says more
     }
     throw;
   }
-  if (size() == 1) return;
-  compare_calls(operation, call_text(operation, x, what, by_nccl(x)));
-  send_wire(operation, wire, x, what);
+  compare_calls(operation, operation + ' ' + text_of(what) + ' ' + dtype_and_shape(x) +
+                               (by_nccl(x) ? " by NCCL" : " by Gloo"));
+  send(operation, wire, x, what);
 }
 
 CallComparison GroupState::compare_calls(const std::string& operation, const std::string& call,
-                                         std::int64_t network, std::int64_t choice, bool refuses) {
+                                         const std::string& network, const std::string& choice,
+                                         bool refuses) {
   if (!failure.empty()) {
     throw CommunicatorError(operation + ": this communicator is no longer usable: " + failure);
   }
-  const auto number = static_cast<std::int64_t>(c10::util::crc64(call).checksum());
+  const auto a = hash(call), b = hash(network), c = hash(choice);
   // Equal on all ranks if max(x) == min(x), which is ~max(~x).
-  std::array<std::int64_t, 7> most{
-      number, ~number, network, ~network, choice, ~choice, refuses ? rank : -1};
+  std::array<std::int64_t, 7> most{a, ~a, b, ~b, c, ~c, refuses ? rank : -1};
   if (size() > 1) {
-    run(operation, /*on_nccl=*/false, [&](c10d::Backend& backend) {
-      std::vector<at::Tensor> tensors{
-          at::from_blob(most.data(), {static_cast<std::int64_t>(most.size())}, at::kLong)};
-      c10d::AllreduceOptions options;
-      options.reduceOp = c10d::ReduceOp::MAX;
-      options.timeout = timeout;
-      return backend.allreduce(tensors, options);
-    });
+    const auto all = at::from_blob(most.data(), {std::ssize(most)}, at::kLong);
+    send(operation, all, all, ReduceOp::max);
   }
   if (most[0] != ~most[1]) {
     throw ArgumentError(operation + ": the ranks do not make the same call. Rank " +
@@ -117,54 +100,29 @@ CallComparison GroupState::compare_calls(const std::string& operation, const std
 }
 
 void GroupState::take_part(const std::string& operation, const std::function<void()>& work) {
+  if (size() == 1) return;
+  const AllowTransfers certain;
+  const c10::InferenceMode inference;
   try {
     work();
   } catch (const std::exception& error) {
-    if (failure.empty() && size() > 1) leave(operation, error_cause(error));
+    if (failure.empty()) leave(operation, error_cause(error));
     throw;
   }
 }
 
-void GroupState::send(const std::string& operation, const at::Tensor& x, Collective what) {
-  send_wire(operation, wire_of(x, what), x, what);
-}
-
-void GroupState::send_wire(const std::string& operation, const at::Tensor& wire,
-                           const at::Tensor& x, Collective what) {
-  if (const auto* root = std::get_if<int>(&what)) {
-    std::vector<at::Tensor> bytes{wire.flatten().view(at::kByte)};  // both backends can send bytes
-    c10d::BroadcastOptions options;
-    options.timeout = timeout;
-    options.rootRank = *root;
-    run(operation, by_nccl(x),
-        [&](c10d::Backend& backend) { return backend.broadcast(bytes, options); });
-    if (*root == rank) return;
-  } else {
-    using RedOp = c10d::ReduceOp::RedOpType;
-    const auto how = std::get<ReduceOp>(what);
-    std::vector<at::Tensor> tensors{wire.is_complex() ? at::view_as_real(wire) : wire};
-    c10d::AllreduceOptions options;
-    options.timeout = timeout;
-    options.reduceOp = how == ReduceOp::min   ? RedOp::MIN
-                       : how == ReduceOp::max ? RedOp::MAX
-                                              : RedOp::SUM;
-    run(operation, by_nccl(x),
-        [&](c10d::Backend& backend) { return backend.allreduce(tensors, options); });
-    if (how == ReduceOp::mean) wire.div_(size());
-  }
-  from_wire(wire, x);
-}
-
-void GroupState::run(const std::string& operation, bool on_nccl, const Start& start) {
+void GroupState::send(const std::string& operation, const at::Tensor& wire, const at::Tensor& x,
+                      Collective what) {
   constexpr std::chrono::seconds k_grace(5);  // Gloo's own error at the time-out says more
+  const bool on_nccl = by_nccl(wire);
   c10::intrusive_ptr<c10d::Work> work;
   try {
-    work = start(on_nccl ? *nccl : *gloo);
-    if (on_nccl) {
-      wait_for_nccl(*work, timeout);
-    } else {
-      work->wait(timeout + k_grace);
-    }
+    work = start(on_nccl ? *nccl : *gloo, wire, what, timeout);
+    // Between polls of NCCL LibTorch sleeps longer than a small message takes.
+    const auto soon = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+    while (on_nccl && !work->isCompleted() && std::chrono::steady_clock::now() < soon)
+      std::this_thread::yield();
+    work->wait(on_nccl ? timeout : timeout + k_grace);
   } catch (const std::exception& error) {
     // Gloo's threads block each other, and would never be joined.
     if (!on_nccl && work && !work->isCompleted()) static_cast<void>(gloo.release());
@@ -174,29 +132,26 @@ void GroupState::run(const std::string& operation, bool on_nccl, const Start& st
                             "is no longer usable (torchrun --max-restarts starts a new "
                             "group).");
   }
+  if (what == Collective(ReduceOp::mean)) wire.div_(size());
+  if (what != Collective(rank)) from_wire(wire, x);
 }
 
 // So that the other ranks, which may wait for this one, notice at once.
 void GroupState::leave(const std::string& operation, const std::string& cause) {
+  std::vector<int> there;  // the other ranks whose addresses the cause contains
+  for (const auto& peer : peers) {
+    if (peer.rank != rank && cause.find('[' + peer.address + ']') != std::string::npos)
+      there.push_back(peer.rank);
+  }
   failure = operation + " on rank " + std::to_string(rank) + " of " + std::to_string(size()) +
-            " failed: " + cause + at_those_addresses(cause);
+            " failed: " + cause +
+            (there.empty() ? "" : " (there: rank " + number_ranges(there) + ')');
   try {
     gloo.reset();  // closes connections; NCCL's abort may wait for ranks that did not notice yet
     if (const auto leaving = std::exchange(nccl, nullptr)) leaving->abort();
   } catch (const std::exception& error) {
     log_message(LogLevel::error, "Communicator: " + error_cause(error));
   }
-}
-
-// The ranks whose addresses the cause contains, as a text: " (there: rank 1)".
-std::string GroupState::at_those_addresses(const std::string& cause) const {
-  std::vector<int> there;
-  for (int other = 0; other < static_cast<int>(peers.size()); ++other) {
-    const auto& address = peers[static_cast<std::size_t>(other)].address;
-    if (other != rank && cause.find('[' + address + ']') != std::string::npos)
-      there.push_back(other);
-  }
-  return there.empty() ? "" : " (there: rank " + number_ranges(there) + ')';
 }
 
 }  // namespace use_gpu::detail

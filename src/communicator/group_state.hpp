@@ -49,27 +49,24 @@ class GroupState : public Membership {
   /// ends the process, with different dtypes values are wrong. ArgumentError on every rank unless
   /// all make the same call; the caller checks the rest.
   CallComparison compare_calls(const std::string& operation, const std::string& call,
-                               std::int64_t network = 0, std::int64_t choice = 0,
+                               const std::string& network = {}, const std::string& choice = {},
                                bool refuses = false);
 
-  /// What a rank does once the calls are compared. If it throws, the rank leaves, so that none waits.
+  /// What a rank does once the calls are compared; nothing in a group of one. If it throws, the rank
+  /// leaves, so that none waits.
   void take_part(const std::string& operation, const std::function<void()>& work);
 
-  /// x in place, by a message of its own, once the calls are compared: in take_part.
-  void send(const std::string& operation, const at::Tensor& x, Collective what);
+  /// x in place, once the calls are compared: in a message of its own, which is to_wire(x).
+  void send(const std::string& operation, const at::Tensor& wire, const at::Tensor& x,
+            Collective what);
+
+  /// Whether x is sent by NCCL: only if it is on this rank's own GPU.
+  [[nodiscard]] bool by_nccl(const at::Tensor& x) const { return nccl && x.device() == device; }
 
   std::string failure;  // why the group is no longer usable
 
  private:
-  using Start = std::function<c10::intrusive_ptr<c10d::Work>(c10d::Backend&)>;
-  /// Whether x is sent by NCCL: only if it is on this rank's own GPU.
-  [[nodiscard]] bool by_nccl(const at::Tensor& x) const;
-  [[nodiscard]] at::Tensor wire_of(const at::Tensor& x, Collective what) const;
-  void send_wire(const std::string& operation, const at::Tensor& wire, const at::Tensor& x,
-                 Collective what);
-  void run(const std::string& operation, bool on_nccl, const Start& start);
   void leave(const std::string& operation, const std::string& cause);
-  [[nodiscard]] std::string at_those_addresses(const std::string& cause) const;
 };
 
 }  // namespace use_gpu::detail

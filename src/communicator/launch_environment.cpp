@@ -48,11 +48,6 @@ bool python_bool(const char* variable) {
 
 }  // namespace
 
-std::string LaunchEnvironment::endpoint() const {
-  const bool is_ipv6 = address.find(':') != std::string::npos;
-  return (is_ipv6 ? '[' + address + ']' : address) + ':' + std::to_string(port);
-}
-
 std::optional<LaunchEnvironment> read_launch_environment() {
   if (std::none_of(k_required.begin(), k_required.end(), is_set)) return std::nullopt;
   std::string missing;

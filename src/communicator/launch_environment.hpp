@@ -20,8 +20,6 @@ struct LaunchEnvironment {
 
   /// Whether this process serves the store.
   [[nodiscard]] bool serves() const { return rank == 0 && !agent_serves; }
-  /// "node0:29500"; "[::1]:29500".
-  [[nodiscard]] std::string endpoint() const;
 };
 
 /// nullopt if none of RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT is set.

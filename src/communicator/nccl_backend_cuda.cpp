@@ -3,15 +3,13 @@
 
 #include <ATen/cuda/CUDAContext.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
-#include <use_gpu/communicator.hpp>
 #include <use_gpu/log.hpp>
 
 #include <cstdlib>
-#include <future>
 #include <span>
 #include <stdexcept>
-#include <thread>
 
+#include "communicator/own_thread.hpp"
 #include "messages/message.hpp"
 
 namespace use_gpu::detail {
@@ -26,12 +24,10 @@ std::string gpu_id(c10::Device device) {
   return std::string(k_simulated) + uuid;
 }
 
-c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store>& store, int rank,
-                                            int size, c10::Device device,
-                                            std::chrono::milliseconds timeout) {
+Backend make_nccl(const Membership& own, const c10::intrusive_ptr<c10d::Store>& store) {
   // LibTorch's options hold a struct of nccl.h, whose size differs between versions.
   if (torch::cuda::nccl::version() >> 16 != (std::uint64_t{NCCL_MAJOR} << 16 | NCCL_MINOR)) {
-    throw CommunicatorError(
+    throw std::runtime_error(
         "use_gpu was built with another nccl.h than LibTorch; build it with LibTorch's");
   }
   // By default, watchdog threads of LibTorch monitor NCCL, and each other through the store, and
@@ -40,25 +36,18 @@ c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store
   ::setenv("TORCH_NCCL_BLOCKING_WAIT", "1", /*overwrite=*/1);
   ::setenv("TORCH_NCCL_ENABLE_MONITORING", "0", /*overwrite=*/0);
   auto options = c10d::ProcessGroupNCCL::Options::create();
-  options->timeout = timeout;
-  auto nccl = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank, size, options);
-  nccl->setBoundDeviceId(device);
-  std::packaged_task<void()> connect([nccl, device] { nccl->eagerConnectSingleDevice(device); });
-  auto connected = connect.get_future();
-  std::thread(std::move(connect)).detach();  // NCCL waits for its peers without a time-out
-  if (connected.wait_for(timeout) != std::future_status::ready) {
+  options->timeout = own.timeout;
+  auto nccl = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, own.rank, own.size(), options);
+  nccl->setBoundDeviceId(own.device);
+  // NCCL waits for its peers without a time-out.
+  auto connected =
+      on_own_thread([nccl, device = own.device] { nccl->eagerConnectSingleDevice(device); });
+  if (connected.wait_for(own.timeout) != std::future_status::ready) {
     nccl->abort();
     throw std::runtime_error("NCCL has not connected all ranks within the time-out");
   }
   connected.get();
   return nccl;
-}
-
-void wait_for_nccl(c10d::Work& work, std::chrono::milliseconds timeout) {
-  // Between polls LibTorch sleeps longer than a small message takes.
-  const auto soon = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
-  while (!work.isCompleted() && std::chrono::steady_clock::now() < soon) std::this_thread::yield();
-  work.wait(timeout);
 }
 
 }  // namespace use_gpu::detail

@@ -25,7 +25,7 @@ struct Peer {
   std::string address;         // where its Gloo listens: the local address that reaches MASTER_ADDR
   std::string gpu;             // its gpu_id
   bool needs_own_gpu = false;  // its LOCAL_RANK is past the GPUs that it sees: it sees only its own
-  std::string mark;            // made by meet(): random, another one after a restart
+  std::string mark;            // random, another one after a restart
 };
 
 struct Rendezvous {
@@ -37,7 +37,7 @@ struct Rendezvous {
 /// if there is another process of this rank; at once if the port is taken or an address cannot be
 /// used; when all are there, if ranks share a GPU that one of them needs; then, or at the time-out,
 /// if a rank has another WORLD_SIZE.
-[[nodiscard]] Rendezvous meet(const LaunchEnvironment& launch, const Peer& self,
-                              std::chrono::milliseconds timeout);
+[[nodiscard]] Rendezvous meet(const LaunchEnvironment& launch, const std::string& gpu,
+                              bool needs_own_gpu, std::chrono::milliseconds timeout);
 
 }  // namespace use_gpu::detail

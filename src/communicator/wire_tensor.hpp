@@ -7,7 +7,6 @@
 #include <ATen/core/Tensor.h>
 #include <use_gpu/communicator.hpp>
 
-#include <optional>
 #include <string>
 #include <variant>
 
@@ -16,18 +15,22 @@ namespace use_gpu::detail {
 /// What is done with a tensor: it is reduced, or copied from that root.
 using Collective = std::variant<ReduceOp, int>;
 
+/// "mean"; "from 1".
+[[nodiscard]] std::string text_of(Collective what);
+
 /// Why a group of that size cannot have this root; empty if it can.
 [[nodiscard]] std::string trouble_with_root(int root, int size);
 
-/// ArgumentError, which begins with the operation, unless a group of that size can do so with x.
+/// Why x's values cannot be sent for that; a sentence that begins with what x is. Empty if they can.
+[[nodiscard]] std::string why_not_sent(const at::Tensor& x, Collective what);
+
+/// ArgumentError, which begins with the operation, if x cannot be sent for that or cannot be written
+/// to, or if a group of that size does not have the root.
 void check_collective(const std::string& operation, const at::Tensor& x, Collective what, int size);
 
-/// The dtype in which values of that dtype are reduced; none where they cannot be.
-[[nodiscard]] std::optional<at::ScalarType> reduction_dtype(at::ScalarType dtype, ReduceOp how);
-
-/// x's values with that dtype, contiguous, on x's device or on the host. If x is so already, it is
-/// only detached, not copied.
-[[nodiscard]] at::Tensor to_wire(const at::Tensor& x, at::ScalarType dtype, bool through_host);
+/// x's values, contiguous, on x's device or on the host, in the dtype in which they are sent so. If x
+/// is all that already, it is only detached, not copied.
+[[nodiscard]] at::Tensor to_wire(const at::Tensor& x, Collective what, bool through_host);
 
 /// Copies the changed to_wire(x) back into x.
 void from_wire(const at::Tensor& wire, const at::Tensor& x);

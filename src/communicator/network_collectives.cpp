@@ -5,6 +5,7 @@
 // message, what they are about to send.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/unflatten_dense_tensors.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/util/ConstexprCrc.h>
 #include <torch/nn/module.h>
@@ -103,7 +104,7 @@ void exchange(detail::GroupState& state, const std::string& function,
     const auto flat = detail::flatten(together);
     state.send(function, flat, what);
     if (what == detail::Collective(state.rank)) continue;  // the root has its values
-    detail::EachCopy(detail::unflatten(flat, together), together).run();
+    detail::each_copy(at::unflatten_dense_tensors(flat, together), together)();
   }
 }
 

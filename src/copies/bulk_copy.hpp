@@ -19,7 +19,7 @@ namespace use_gpu::detail {
 /// 64 MB of pinned memory if one is the host, which LibTorch keeps for later, and 32 MB on each
 /// device; and a copy of each tensor that lies otherwise in memory than its target. Allocates all
 /// before it writes, so that running out of memory changes nothing. After another error of LibTorch
-/// the values of the targets are unspecified. For values only: callers switch autograd off.
+/// the values of the targets are unspecified. In inference mode: autograd records nothing.
 void bulk_copy(at::TensorList values, at::TensorList targets);
 
 }  // namespace use_gpu::detail

@@ -62,8 +62,7 @@ void place(ModuleRef net, c10::Device device, std::optional<at::ScalarType> dtyp
     const bool is_converted = dtype && x.is_floating_point() && x.scalar_type() != *dtype;
     if (!same_device(x.device(), device) || is_converted) moving.push_back(x);
   }
-  const auto data = detail::data_on(device, moving, dtype);
-  detail::swap_data(moving, data, [&] {
+  detail::swap_data(moving, detail::data_on(device, moving, dtype), [&] {
     module.to(device);
     // Module::to is virtual; overrides may move tensors elsewhere or replace them.
     for (const auto& [name, x] : with_gradients(detail::named_tensors_of(module))) {

@@ -39,8 +39,8 @@ std::vector<Module*> distinct_modules(const std::string& function,
   for (const auto& net : replicas) {
     const auto first = std::ranges::find(nets, &net.get()) - nets.begin();
     if (first < std::ssize(nets)) {
-      throw ArgumentError(function + ": replica " + std::to_string(first) + " and " +
-                          detail::replica_name(nets.size()) +
+      throw ArgumentError(function + ": replica " + std::to_string(first) + " and replica " +
+                          std::to_string(nets.size()) +
                           " are the same module; each needs its own.");
     }
     nets.push_back(&net.get());

@@ -62,7 +62,8 @@ NamedTensors on_host(const NamedTensors& all, const std::string& function, bool 
     if (x.is_cpu() && may_share) {
       host = x.resolve_conj().resolve_neg();
     } else {
-      copies.add(x, host = at::empty_like(x, x.options().device(at::kCPU)));
+      host = at::empty_like(x, x.options().device(at::kCPU));
+      copies.add(x, host);
     }
   }
   bulk_copy(copies.values, copies.targets);

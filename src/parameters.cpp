@@ -25,11 +25,7 @@ namespace fs = std::filesystem;
 // Whether both would write the same. NaNs are equal if their bits are.
 bool have_same_values(const at::Tensor& a, const at::Tensor& b, at::ScalarType dtype) {
   if (a.is_same(b)) return true;
-  if (a.device() != b.device()) return false;
-  const auto bytes = [&](const at::Tensor& x) {
-    return detail::flatten({x.to(dtype)}).view(at::kByte);
-  };
-  return bytes(a).equal(bytes(b));
+  return a.device() == b.device() && detail::have_same_bits(a.to(dtype), b.to(dtype));
 }
 
 // What is to be written into a network. Everything is checked before the first tensor is written.

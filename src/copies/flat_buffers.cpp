@@ -89,4 +89,8 @@ at::Tensor flatten(at::TensorList tensors) {
   return flat_view(flat, tensors.front().scalar_type());
 }
 
+bool have_same_bits(const at::Tensor& a, const at::Tensor& b) {
+  return flatten({a}).view(at::kByte).equal(flatten({b}).view(at::kByte));
+}
+
 }  // namespace use_gpu::detail

@@ -53,4 +53,7 @@ using Positions = std::vector<std::size_t>;
 /// alone and contiguous is not copied. LibTorch's unflatten_dense_tensors is the reverse.
 [[nodiscard]] at::Tensor flatten(at::TensorList tensors);
 
+/// Whether two tensors of one device have the same values, bit for bit.
+[[nodiscard]] bool have_same_bits(const at::Tensor& a, const at::Tensor& b);
+
 }  // namespace use_gpu::detail

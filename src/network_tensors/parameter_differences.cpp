@@ -5,10 +5,10 @@
 #include <ATen/ops/empty.h>
 #include <use_gpu/errors.hpp>
 
-#include <cstring>
 #include <unordered_map>
 #include <utility>
 
+#include "copies/flat_buffers.hpp"
 #include "messages/message.hpp"
 #include "messages/tensor_summary.hpp"
 
@@ -19,9 +19,7 @@ namespace {
 bool stay_equal(const at::Tensor& values, at::ScalarType dtype) {
   if (values.numel() == 0) return true;
   const auto converted = values.to(dtype);
-  const auto back = converted.to(values.scalar_type());
-  if (std::memcmp(back.const_data_ptr(), values.contiguous().const_data_ptr(), back.nbytes()) != 0)
-    return false;
+  if (!have_same_bits(converted.to(values.scalar_type()), values)) return false;
   const bool was_signed = c10::isSignedType(values.scalar_type());
   if (was_signed == c10::isSignedType(dtype)) return true;
   return (was_signed ? values : converted).min().item<std::int64_t>() >= 0;

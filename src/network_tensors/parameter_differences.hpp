@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Texts for why a value cannot be read from, or written to, a network; and the error that lists
-// them.
+// Texts for why a value cannot be read from, or written to, a network, or why networks are no
+// replicas; and the error that lists them.
 #pragma once
 
 #include <ATen/core/Tensor.h>

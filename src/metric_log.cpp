@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "copies/flat_buffers.hpp"
-#include "copies/memory_view.hpp"
 #include "device/device_check.hpp"
 #include "device/device_cuda.hpp"
 #include "device/device_event.hpp"

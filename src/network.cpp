@@ -16,7 +16,6 @@
 #include "messages/message.hpp"
 #include "messages/tensor_summary.hpp"
 #include "messages/text_table.hpp"
-#include "network_tensors/data_swap.hpp"
 #include "network_tensors/named_tensors.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {
@@ -31,15 +30,6 @@ std::vector<std::pair<std::string, at::Tensor>> with_gradients(const detail::Nam
     if (x.grad().defined()) all.emplace_back("the gradient of " + name, x.grad());
   }
   return all;
-}
-
-// Module::to is virtual; overrides may move tensors elsewhere or replace them.
-void check_arrived(const torch::nn::Module& net, c10::Device device) {
-  for (const auto& [name, x] : with_gradients(detail::named_tensors_of(net))) {
-    if (same_device(x.device(), device)) continue;
-    throw DeviceError("place: " + name + " went to " + x.device().str() + " instead of " +
-                      device.str() + ": does a module override to()?");
-  }
 }
 
 }  // namespace
@@ -72,12 +62,15 @@ void place(ModuleRef net, c10::Device device, std::optional<at::ScalarType> dtyp
     const bool is_converted = dtype && x.is_floating_point() && x.scalar_type() != *dtype;
     if (!same_device(x.device(), device) || is_converted) moving.push_back(x);
   }
-  const auto data = detail::data_on(device, moving, dtype);
-  detail::DataSwap swap;
-  for (std::size_t i = 0; i < moving.size(); ++i) swap.swap(moving[i], data[i]);
-  module.to(device);
-  check_arrived(module, device);
-  swap.commit();
+  detail::swap_data(moving, detail::data_on(device, moving, dtype), [&] {
+    module.to(device);
+    // Module::to is virtual; overrides may move tensors elsewhere or replace them.
+    for (const auto& [name, x] : with_gradients(detail::named_tensors_of(module))) {
+      if (same_device(x.device(), device)) continue;
+      throw DeviceError("place: " + name + " went to " + x.device().str() + " instead of " +
+                        device.str() + ": does a module override to()?");
+    }
+  });
 }
 
 Placement::Placement(std::vector<PlacedTensor> tensors) : tensors_(std::move(tensors)) {}
@@ -113,16 +106,14 @@ c10::Device Placement::single_device() const {
 
 Placement placement(ConstModuleRef net) {
   std::vector<PlacedTensor> tensors;
-  const auto add = [&](const torch::OrderedDict<std::string, at::Tensor>& named, bool is_buffer) {
-    for (const auto& item : named) {
+  for (const bool is_buffer : {false, true}) {
+    for (const auto& item : is_buffer ? net.get().named_buffers() : net.get().named_parameters()) {
       const at::Tensor& x = item.value();
       tensors.push_back({item.key(), is_buffer,
                          std::string(c10::getDtypeNames(x.scalar_type()).first), x.sizes().vec(),
                          x.device(), detail::bytes_of(x)});
     }
-  };
-  add(net.get().named_parameters(), /*is_buffer=*/false);
-  add(net.get().named_buffers(), /*is_buffer=*/true);
+  }
   return Placement(std::move(tensors));
 }
 

@@ -5,6 +5,7 @@
 // message, what they are about to send.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/unflatten_dense_tensors.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/nn/module.h>
 #include <use_gpu/communicator.hpp>
@@ -105,7 +106,7 @@ void exchange(detail::GroupState& group, const std::string& function,
     const auto wire = detail::to_wire(flat, what, /*through_host=*/!group.by_nccl(flat));
     group.send(function, wire, flat, what);
     if (what == Collective(group.rank)) continue;  // the root has its values
-    detail::EachCopy(detail::unflatten(flat, together), together).run();
+    detail::each_copy(at::unflatten_dense_tensors(flat, together), together)();
   }
 }
 

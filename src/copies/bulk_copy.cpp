@@ -6,22 +6,25 @@
 #include <ATen/ops/from_blob.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/Event.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "copies/each_copy.hpp"
-#include "copies/memory_view.hpp"
+#include "copies/flat_buffers.hpp"
 
 namespace use_gpu::detail {
 namespace {
 
-// What pinned_bytes() leaves free before its memory, which stays aligned.
+// What host_bytes() leaves free before its memory, which stays aligned.
 constexpr std::int64_t k_gap = 256;
 // With the gap a power of two, to which LibTorch rounds pinned memory up.
 constexpr std::int64_t k_parcel_bytes = (std::int64_t{32} << 20) - k_gap;
@@ -36,24 +39,26 @@ at::Tensor empty_bytes(std::int64_t bytes, c10::Device device, bool pinned = fal
   return at::empty({bytes}, at::TensorOptions(at::kByte).device(device).pinned_memory(pinned));
 }
 
+// The host's memory for what goes to or comes from a device. CUDA copies from pinned memory several
+// times faster, and without the host. Ordinary memory elsewhere, so that the same code runs on every
+// device.
+//
 // LibTorch records when copies end that do not wait, where it finds their pinned memory among its
 // own; and as that is freed, in a destructor, it ends the program if the device has failed. By its
 // address this memory is not LibTorch's own: Buffer's event does the same, and can fail.
-at::Tensor pinned_bytes(std::int64_t bytes) {
-  auto own = empty_bytes(k_gap + bytes, at::kCPU, /*pinned=*/true);
+at::Tensor host_bytes(std::int64_t bytes, c10::Device device) {
+  auto own = empty_bytes(k_gap + bytes, at::kCPU, /*pinned=*/device.is_cuda());
   auto* const begin = own.mutable_data_ptr<std::uint8_t>() + k_gap;
   return at::from_blob(
       begin, {bytes}, [own = std::move(own)](void*) {}, at::kByte);
 }
 
-// The host's memory for what goes to or comes from a device. CUDA copies from pinned memory several
-// times faster, and without the host. Ordinary memory elsewhere, so that the same code runs on every
-// device.
+// Memory of the host that is sent to a device, again and again.
 class Buffer {
  public:
   Buffer(c10::Device device, std::int64_t bytes)
       : stream_(c10::impl::VirtualGuardImpl(device.type()).getStream(device)),
-        memory_(device.is_cuda() ? pinned_bytes(bytes) : empty_bytes(bytes, at::kCPU)),
+        memory_(host_bytes(bytes, device)),
         sent_(device.type()) {}
   // Here and below: using or destroying an event of another device would create a CUDA context on
   // the current one.
@@ -94,46 +99,28 @@ class Buffer {
   bool is_under_way_ = false;
 };
 
-// What is packed on one device, sent to another, and unpacked there; each step may be empty.
-struct Transfer {
-  EachCopy pack = {};
-  at::Tensor from = {}, to = {};
-  EachCopy unpack = {};
-  std::shared_ptr<Buffer> buffer = {};  // that has `from` or `to`, where one of them is the host's
-
-  void run() const {
-    const bool leaves_buffer = buffer != nullptr && from.is_cpu();
-    if (leaves_buffer) buffer->wait();
-    pack.run();
-    if (leaves_buffer) {
-      buffer->send(from, to);
-    } else if (to.defined()) {
-      to.copy_(from);  // to the host: waits
-    }
-    unpack.run();
-  }
+// The steps in their order, and then the waits for what they left under way.
+struct Plan {
+  std::vector<Step> steps, waits;
 };
 
-// What is sent at once, as bytes: its values lie one after the other, each from a multiple of 8 and
-// of its dtype's size.
+// What is sent at once, as bytes: its values lie one after the other.
 struct Parcel {
   Pairs pairs = {};
-  std::vector<std::int64_t> begins = {};
   std::int64_t bytes = 0;
 
   void add(const at::Tensor& value, const at::Tensor& target) {
     pairs.add(value, target);
-    begins.push_back((bytes + 7) / 8 * 8);
-    bytes = begins.back() + bytes_in(target);
+    bytes += bytes_in(target);
   }
 
   // Views of that memory where the targets' values lie in it.
   [[nodiscard]] std::vector<at::Tensor> places_in(const at::Tensor& memory) const {
     std::vector<at::Tensor> places;
-    for (std::size_t i = 0; i < begins.size(); ++i) {
-      const auto& like = pairs.targets[i];
-      places.push_back(memory_view(memory, begin_of(memory) + begins[i], like.scalar_type(),
-                                   like.sizes(), like.strides()));
+    auto begin = begin_of(memory);
+    for (const auto& x : pairs.targets) {
+      places.push_back(memory_view(memory, begin, x.scalar_type(), x.sizes(), x.strides()));
+      begin += bytes_in(x);
     }
     return places;
   }
@@ -148,69 +135,73 @@ void add_pieces(const at::Tensor& value, const at::Tensor& target, std::vector<P
   target.unsafeGetTensorImpl()->bump_version();  // autograd sees no write to its memory
 }
 
-// Small tensors, as many together as fit. Sizes that 16 or 8 divides come first, without gaps: so
-// EachCopy moves them as one row.
+// Small tensors, as many together as fit. Sizes that 16 divides come first, then 8, and so on: so
+// each begins at a multiple of its dtype's size, and each_copy moves many as one row.
 void add_parcels(const Pairs& small, std::vector<Parcel>& parcels) {
   Parcel parcel;
-  for (const std::int64_t divisor : {16, 8, 1}) {
+  for (const std::int64_t divisor : {16, 8, 4, 2, 1}) {
     for (std::size_t i = 0; i < small.targets.size(); ++i) {
       const auto size = bytes_in(small.targets[i]);
-      const int widest = size % 16 == 0 ? 16 : size % 8 == 0 ? 8 : 1;
-      if (widest != divisor) continue;
-      if (parcel.bytes + 8 + size > k_parcel_bytes) parcels.push_back(std::exchange(parcel, {}));
+      if (std::gcd(size, 16) != divisor) continue;
+      if (parcel.bytes + size > k_parcel_bytes) parcels.push_back(std::exchange(parcel, {}));
       parcel.add(small.values[i], small.targets[i]);
     }
   }
   parcels.push_back(std::move(parcel));
 }
 
-// The transfers of the parcels from one device to another, all through the same memory: on the host
-// two buffers, used in turn, on a device as much as the largest needs. There a tensor that is alone
-// in its parcel is its own memory.
-void add_transfers(const std::vector<Parcel>& parcels, c10::Device from, c10::Device to,
-                   std::vector<Transfer>& transfers) {
+// Sends the parcels from one device to another: each is packed, sent and unpacked, all through the
+// same memory: on a device as much as the largest needs, on the host, which receives one after the
+// other, too; but it sends from two buffers in turn. On a device a tensor that is alone in its
+// parcel is its own memory.
+void add_parcel_steps(const std::vector<Parcel>& parcels, c10::Device from, c10::Device to,
+                      Plan& plan) {
   std::int64_t bytes = 0;
   std::int64_t device_bytes = 0;
   for (const auto& parcel : parcels) {
     bytes = std::max(bytes, parcel.bytes);
-    if (parcel.begins.size() > 1) device_bytes = std::max(device_bytes, parcel.bytes);
+    if (parcel.pairs.targets.size() > 1) device_bytes = std::max(device_bytes, parcel.bytes);
   }
-  const auto shared_on = [&](c10::Device device) {
-    return device.is_cpu() ? at::Tensor() : empty_bytes(device_bytes, device);
-  };
-  const auto shared_from = shared_on(from);
-  const auto shared_to = shared_on(to);
-  std::vector<std::shared_ptr<Buffer>> buffers(std::min<std::size_t>(2, parcels.size()));
-  if (from.is_cpu() || to.is_cpu()) {
-    for (auto& buffer : buffers)
-      buffer = std::make_shared<Buffer>(from.is_cpu() ? to : from, bytes);
-  }
+  std::array<std::shared_ptr<Buffer>, 2> buffers;
+  const auto shared_from = from.is_cpu() ? at::Tensor() : empty_bytes(device_bytes, from);
+  const auto shared_to = to.is_cpu() ? host_bytes(bytes, from) : empty_bytes(device_bytes, to);
   for (std::size_t i = 0; i < parcels.size(); ++i) {
     const auto& parcel = parcels[i];
     const auto& [values, targets] = parcel.pairs;
-    const auto& buffer = buffers[i % buffers.size()];
+    auto& buffer = buffers[i % 2];
+    if (from.is_cpu() && !buffer) buffer = std::make_shared<Buffer>(to, bytes);
     const auto memory_of = [&](const std::vector<at::Tensor>& tensors, const at::Tensor& shared) {
       const bool is_own = tensors.size() == 1 && !tensors.front().is_cpu();
       return (is_own ? flat_view(tensors.front(), at::kByte) : shared).narrow(0, 0, parcel.bytes);
     };
-    const auto packed = memory_of(values, from.is_cpu() ? buffer->memory() : shared_from);
-    const auto unpacked = memory_of(targets, to.is_cpu() ? buffer->memory() : shared_to);
-    transfers.push_back({EachCopy(values, parcel.places_in(packed)), packed, unpacked,
-                         EachCopy(parcel.places_in(unpacked), targets), buffer});
+    const auto packed = memory_of(values, buffer ? buffer->memory() : shared_from);
+    const auto unpacked = memory_of(targets, shared_to);
+    if (buffer) {
+      plan.steps.emplace_back([buffer] { buffer->wait(); });
+      plan.waits.push_back(plan.steps.back());
+    }
+    plan.steps.push_back(each_copy(values, parcel.places_in(packed)));
+    if (buffer) {
+      plan.steps.emplace_back([=] { buffer->send(packed, unpacked); });
+    } else {
+      plan.steps.emplace_back([=] { unpacked.copy_(packed); });  // to the host: waits
+    }
+    plan.steps.push_back(each_copy(parcel.places_in(unpacked), targets));
   }
 }
 
-// All that is to be done, in its order. Allocates all memory that this needs.
-std::vector<Transfer> plan(at::TensorList values, at::TensorList targets) {
+// Allocates all memory that the steps need.
+Plan make_plan(at::TensorList values, at::TensorList targets) {
   struct Route {
     Pairs together;  // small ones, or all within one device
     std::vector<Parcel> parcels;
   };
   std::unordered_map<c10::Device, std::unordered_map<c10::Device, Route>> routes;
-  std::vector<Transfer> transfers;
+  Plan plan;
   // LibTorch's copy_ would convert in memory of its own.
   const auto add_alone = [&](const at::Tensor& value, const at::Tensor& target) {
-    transfers.push_back({.from = value.to(target.scalar_type()), .to = target});
+    plan.steps.emplace_back(
+        [target, same = value.to(target.scalar_type())] { target.copy_(same); });
   };
   Pairs beside;
   for (std::size_t i = 0; i < targets.size(); ++i) {
@@ -247,27 +238,26 @@ std::vector<Transfer> plan(at::TensorList values, at::TensorList targets) {
       const auto& [small, of_small] = route.together;
       const bool has_host = from.is_cpu() || to.is_cpu();
       if (from == to) {
-        transfers.push_back({.pack = EachCopy(small, of_small)});
+        plan.steps.push_back(each_copy(small, of_small));
       } else if (small.size() >= (has_host ? k_worth_a_parcel : k_worth_a_peer_parcel)) {
         add_parcels(route.together, route.parcels);
       } else {
         for (std::size_t i = 0; i < small.size(); ++i) add_alone(small[i], of_small[i]);
       }
-      if (!route.parcels.empty()) add_transfers(route.parcels, from, to, transfers);
+      if (!route.parcels.empty()) add_parcel_steps(route.parcels, from, to, plan);
     }
   }
-  transfers.push_back({.pack = EachCopy(beside.values, beside.targets)});
-  return transfers;
+  plan.steps.push_back(each_copy(beside.values, beside.targets));
+  return plan;
 }
 
 }  // namespace
 
 void bulk_copy(at::TensorList values, at::TensorList targets) {
-  const auto transfers = plan(values, targets);
-  for (const auto& transfer : transfers) transfer.run();
-  for (const auto& transfer : transfers) {
-    if (transfer.buffer) transfer.buffer->wait();
-  }
+  const c10::InferenceMode inference;  // in which tensors that were made in it can be written too
+  const auto plan = make_plan(values, targets);
+  for (const auto& step : plan.steps) step();
+  for (const auto& wait : plan.waits) wait();
 }
 
 }  // namespace use_gpu::detail

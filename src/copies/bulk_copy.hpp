@@ -11,15 +11,15 @@ namespace use_gpu::detail {
 /// dtype is another one, it is converted before it leaves its device.
 ///
 /// From one device to another small tensors travel together, up to 32 MB at a time; a single small
-/// one, and a few, as by LibTorch's copy_. Between host and device through two buffers of pinned
-/// memory, of which the host fills one while the device reads the other; a large tensor that is
-/// pinned itself is sent from where it is.
+/// one, and a few, as by LibTorch's copy_. From the host to a device through two buffers of pinned
+/// memory, of which the host fills one while the device reads the other, and back through one; a
+/// large tensor that is pinned itself is sent from where it is.
 ///
 /// Waits for what it moves between host and device. Needs besides, for each pair of devices, at most
 /// 64 MB of pinned memory if one is the host, which LibTorch keeps for later, and 32 MB on each
 /// device; and a copy of each tensor that lies otherwise in memory than its target. Allocates all
 /// before it writes, so that running out of memory changes nothing. After another error of LibTorch
-/// the values of the targets are unspecified. For values only: callers switch autograd off.
+/// the values of the targets are unspecified. In inference mode: autograd records nothing.
 void bulk_copy(at::TensorList values, at::TensorList targets);
 
 }  // namespace use_gpu::detail

@@ -4,13 +4,11 @@
 #include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/cat.h>
 
-#include <algorithm>
 #include <cstring>
-#include <functional>
-#include <iterator>
+#include <map>
 #include <utility>
 
-#include "copies/memory_view.hpp"
+#include "copies/flat_buffers.hpp"
 
 namespace use_gpu::detail {
 namespace {
@@ -19,8 +17,9 @@ namespace {
 // this took ten times as long as one thread. Only a large copy is worth it.
 constexpr std::size_t k_worth_threads = std::size_t{1} << 20;
 
-struct Pair {
-  at::Tensor value, target;
+struct Row {
+  std::vector<at::Tensor> values;
+  at::Tensor target;  // all their targets, which follow each other
 };
 
 // The widest integer that divides the size and the begin of both.
@@ -32,10 +31,10 @@ at::ScalarType common_integer(const at::Tensor& a, const at::Tensor& b) {
   return widest_integer(a.nbytes() | begin(a) | begin(b));
 }
 
-// Whether b's target begins where a's ends.
-bool are_neighbours(const Pair& a, const Pair& b) {
-  return a.target.storage().unsafeGetStorageImpl() == b.target.storage().unsafeGetStorageImpl() &&
-         begin_of(b.target) == begin_of(a.target) + bytes_in(a.target);
+// Whether y begins in memory where x ends.
+bool are_neighbours(const at::Tensor& x, const at::Tensor& y) {
+  return x.storage().unsafeGetStorageImpl() == y.storage().unsafeGetStorageImpl() &&
+         begin_of(y) == begin_of(x) + bytes_in(x);
 }
 
 }  // namespace
@@ -45,62 +44,63 @@ void Pairs::add(const at::Tensor& value, const at::Tensor& target) {
   targets.push_back(target);
 }
 
-EachCopy::EachCopy(at::TensorList values, at::TensorList targets) {
+Step each_copy(at::TensorList values, at::TensorList targets) {
   // LibTorch's _foreach_copy_ runs a kernel for each pair if their dtypes differ.
-  std::map<at::ScalarType, std::vector<Pair>> on_device;
+  std::map<at::ScalarType, std::vector<Row>> on_device;
+  Pairs on_host;
+  std::vector<at::Tensor> alike;  // the targets of these two, as they were given
+  Pairs one_by_one;
   for (std::size_t i = 0; i < targets.size(); ++i) {
     const auto& value = values[i];
     const auto& target = targets[i];
-    if (target.numel() == 0) continue;
     if (!are_alike(value, target)) {
-      one_by_one_.add(value, target);
+      one_by_one.add(value, target);
       continue;
     }
-    alike_.push_back(target);
-    if (value.const_data_ptr() == target.const_data_ptr()) continue;
+    alike.push_back(target);
+    if (value.const_data_ptr() == target.const_data_ptr()) continue;  // itself, or empty
     if (!target.is_cpu()) {
       const auto width = common_integer(value, target);
-      on_device[width].push_back({flat_view(value, width), flat_view(target, width)});
+      const auto to = flat_view(target, width);
+      auto& rows = on_device[width];
+      if (!rows.empty() && are_neighbours(rows.back().target, to)) {
+        auto& all = *rows.back().target.unsafeGetTensorImpl();
+        all.set_sizes_contiguous({all.numel() + to.numel()});
+      } else {
+        rows.push_back({{}, to});
+      }
+      rows.back().values.push_back(flat_view(value, width));
     } else if (target.nbytes() < k_worth_threads) {
-      on_host_.add(value, target);
+      on_host.add(value, target);
     } else {  // bytes need not be aligned
-      one_by_one_.add(flat_view(value, at::kByte), flat_view(target, at::kByte));
+      one_by_one.add(flat_view(value, at::kByte), flat_view(target, at::kByte));
     }
   }
-  for (auto& [width, pairs] : on_device) {
-    for (auto begin = pairs.begin(), end = begin; begin != pairs.end(); begin = end) {
-      end = std::adjacent_find(begin, pairs.end(), std::not_fn(are_neighbours));
-      if (end != pairs.end()) ++end;
-      if (end - begin == 1) {
-        scattered_[width].add(begin->value, begin->target);
-        continue;
+  std::vector<Row> together;
+  std::map<at::ScalarType, Pairs> scattered;
+  for (auto& [width, rows] : on_device) {
+    for (auto& row : rows) {
+      if (row.values.size() == 1) {
+        scattered[width].add(row.values.front(), row.target);
+      } else {
+        together.push_back(std::move(row));
       }
-      Row row;
-      std::int64_t size = 0;
-      for (auto pair = begin; pair != end; ++pair) {
-        row.values.push_back(pair->value);
-        size += pair->value.numel();
-      }
-      row.target = memory_view(begin->target, begin_of(begin->target), width, {size}, {1});
-      rows_.push_back(std::move(row));
     }
   }
-}
-
-void EachCopy::run() const {
-  for (const auto& row : rows_) {
-    auto target = row.target;
-    at::cat_out(target, row.values);
-  }
-  for (const auto& [width, pairs] : scattered_) at::_foreach_copy_(pairs.targets, pairs.values);
-  for (std::size_t i = 0; i < on_host_.targets.size(); ++i) {
-    const auto& target = on_host_.targets[i];
-    std::memmove(target.mutable_data_ptr(), on_host_.values[i].const_data_ptr(), target.nbytes());
-  }
-  // Autograd sees writes by copy_, but not these.
-  for (const auto& x : alike_) x.unsafeGetTensorImpl()->bump_version();
-  for (std::size_t i = 0; i < one_by_one_.targets.size(); ++i)
-    one_by_one_.targets[i].copy_(one_by_one_.values[i]);
+  return [together = std::move(together), scattered = std::move(scattered),
+          on_host = std::move(on_host), alike = std::move(alike),
+          one_by_one = std::move(one_by_one)]() mutable {
+    for (auto& row : together) at::cat_out(row.target, row.values);
+    for (const auto& [width, pairs] : scattered) at::_foreach_copy_(pairs.targets, pairs.values);
+    for (std::size_t i = 0; i < on_host.targets.size(); ++i) {
+      const auto& target = on_host.targets[i];
+      std::memmove(target.mutable_data_ptr(), on_host.values[i].const_data_ptr(), target.nbytes());
+    }
+    // Autograd sees writes by copy_, but not these.
+    for (const auto& x : alike) x.unsafeGetTensorImpl()->bump_version();
+    for (std::size_t i = 0; i < one_by_one.targets.size(); ++i)
+      one_by_one.targets[i].copy_(one_by_one.values[i]);
+  };
 }
 
 }  // namespace use_gpu::detail

@@ -5,7 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <map>
+#include <functional>
 #include <vector>
 
 namespace use_gpu::detail {
@@ -16,27 +16,13 @@ struct Pairs {
   void add(const at::Tensor& value, const at::Tensor& target);
 };
 
-/// Copies of values[i] into targets[i], of the same device and shape. Where the two lie alike in
-/// memory, as integers, whatever their dtype: on a GPU 128 by one kernel if the targets
-/// follow each other in one storage, else 64 (LibTorch's cat and _foreach_copy_). Others one by one,
-/// also where the dtypes differ.
-/// Allocates only when it is made. For values only: callers switch autograd off.
-class EachCopy {
- public:
-  EachCopy() = default;
-  EachCopy(at::TensorList values, at::TensorList targets);
-  void run() const;
+/// Work that is prepared: it allocates nothing.
+using Step = std::function<void()>;
 
- private:
-  struct Row {
-    std::vector<at::Tensor> values;
-    at::Tensor target;  // all their targets
-  };
-  std::vector<Row> rows_;
-  std::map<at::ScalarType, Pairs> scattered_;
-  Pairs on_host_;
-  std::vector<at::Tensor> alike_;  // the targets of these three, as they were given
-  Pairs one_by_one_;
-};
+/// Copies values[i] into targets[i], of the same device and shape, as often as it is called. Where
+/// the two lie alike in memory, as integers, whatever their dtype: on a GPU 128 by one kernel if the
+/// targets follow each other in one storage, else 64 (LibTorch's cat and _foreach_copy_). Others one
+/// by one, also where the dtypes differ. For values only: callers switch autograd off.
+[[nodiscard]] Step each_copy(at::TensorList values, at::TensorList targets);
 
 }  // namespace use_gpu::detail

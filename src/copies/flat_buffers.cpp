@@ -4,36 +4,71 @@
 #include <ATen/ops/cat.h>
 
 #include <map>
-#include <tuple>
-
-#include "copies/memory_view.hpp"
+#include <unordered_map>
 
 namespace use_gpu::detail {
-namespace {
 
-constexpr std::int64_t k_bucket_bytes = std::int64_t{64} << 20;
+at::Tensor memory_view(const at::Tensor& x, std::int64_t begin, at::ScalarType dtype,
+                       at::IntArrayRef sizes, at::IntArrayRef strides) {
+  auto view = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(x.storage()), c10::DispatchKeySet(x.options().computeDispatchKey()),
+      c10::scalarTypeToTypeMeta(dtype));
+  view.unsafeGetTensorImpl()->set_sizes_and_strides(
+      sizes, strides, begin / static_cast<std::int64_t>(c10::elementSize(dtype)));
+  return view;
+}
 
-}  // namespace
+at::Tensor flat_view(const at::Tensor& x, at::ScalarType dtype) {
+  const auto count = bytes_in(x) / static_cast<std::int64_t>(c10::elementSize(dtype));
+  return memory_view(x, begin_of(x), dtype, {count}, {1});
+}
+
+at::ScalarType widest_integer(std::uintptr_t bytes) {
+  if (bytes % 8 == 0) return at::kLong;
+  if (bytes % 4 == 0) return at::kInt;
+  return bytes % 2 == 0 ? at::kShort : at::kByte;
+}
+
+std::int64_t begin_of(const at::Tensor& x) {
+  return x.storage_offset() * static_cast<std::int64_t>(x.element_size());
+}
+
+std::int64_t bytes_in(const at::Tensor& x) { return static_cast<std::int64_t>(x.nbytes()); }
+
+bool is_dense_and_resolved(const at::Tensor& x) {
+  return x.is_non_overlapping_and_dense() && !x.is_conj() && !x.is_neg();
+}
+
+bool have_same_order(const at::Tensor& a, const at::Tensor& b) {
+  if (!is_dense_and_resolved(a) || !is_dense_and_resolved(b)) return false;
+  for (std::int64_t d = 0; d < a.dim(); ++d) {
+    if (a.size(d) != 1 && a.stride(d) != b.stride(d)) return false;
+  }
+  return true;
+}
+
+bool are_alike(const at::Tensor& a, const at::Tensor& b) {
+  return a.scalar_type() == b.scalar_type() && have_same_order(a, b);
+}
 
 std::vector<Positions> buckets(at::TensorList tensors) {
   struct Filling {
-    std::size_t bucket;
-    std::int64_t bytes;
+    std::size_t bucket = 0;
+    std::int64_t free_bytes = -1;  // there is no bucket yet
   };
-  std::map<std::tuple<c10::DeviceType, c10::DeviceIndex, at::ScalarType>, Filling> filling;
+  std::unordered_map<c10::Device, std::map<at::ScalarType, Filling>> filling;
+  constexpr std::int64_t k_bucket_bytes = std::int64_t{64} << 20;
   std::vector<Positions> all;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const auto& x = tensors[i];
-    const auto [found, is_new] = filling.try_emplace(
-        {x.device().type(), x.device().index(), x.scalar_type()}, Filling{all.size(), 0});
-    auto& [bucket, bytes] = found->second;
-    if (is_new || bytes + bytes_in(x) > k_bucket_bytes) {
+    const auto bytes = bytes_in(tensors[i]);
+    auto& [bucket, free_bytes] = filling[tensors[i].device()][tensors[i].scalar_type()];
+    if (bytes > free_bytes) {
       bucket = all.size();
-      bytes = 0;
+      free_bytes = k_bucket_bytes;
       all.emplace_back();
     }
     all[bucket].push_back(i);
-    bytes += bytes_in(x);
+    free_bytes -= bytes;
   }
   return all;
 }
@@ -54,14 +89,8 @@ at::Tensor flatten(at::TensorList tensors) {
   return flat_view(flat, tensors.front().scalar_type());
 }
 
-std::vector<at::Tensor> unflatten(const at::Tensor& flat, at::TensorList like) {
-  std::vector<at::Tensor> views;
-  std::int64_t begin = 0;
-  for (const auto& x : like) {
-    views.push_back(flat.narrow(0, begin, x.numel()).view(x.sizes()));
-    begin += x.numel();
-  }
-  return views;
+bool have_same_bits(const at::Tensor& a, const at::Tensor& b) {
+  return flatten({a}).view(at::kByte).equal(flatten({b}).view(at::kByte));
 }
 
 }  // namespace use_gpu::detail

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Many small tensors as few large ones: a transfer takes at least 10 us, so a thousand parameters
-// should not be sent one by one. For values only: callers switch autograd off.
+// A tensor's memory seen as another tensor; and many small tensors as few large ones, because a
+// transfer takes at least 10 us, so that a thousand parameters should not be sent one by one. For
+// copies of memory: autograd knows nothing of them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,6 +12,32 @@
 #include <vector>
 
 namespace use_gpu::detail {
+
+/// A dense tensor of these sizes and strides in x's storage, `begin` bytes after its start, which
+/// must be a multiple of the dtype's size. Keeps the storage; its version is its own.
+[[nodiscard]] at::Tensor memory_view(const at::Tensor& x, std::int64_t begin, at::ScalarType dtype,
+                                     at::IntArrayRef sizes, at::IntArrayRef strides);
+
+/// The memory of a dense x in one dimension, as elements of that dtype.
+[[nodiscard]] at::Tensor flat_view(const at::Tensor& x, at::ScalarType dtype);
+
+/// The widest integer dtype whose size divides that number.
+[[nodiscard]] at::ScalarType widest_integer(std::uintptr_t bytes);
+
+/// Where x begins in its storage, in bytes.
+[[nodiscard]] std::int64_t begin_of(const at::Tensor& x);
+
+/// The bytes of its values.
+[[nodiscard]] std::int64_t bytes_in(const at::Tensor& x);
+
+/// Whether x's values are its memory: no gaps between them, none conjugated or negated lazily.
+[[nodiscard]] bool is_dense_and_resolved(const at::Tensor& x);
+
+/// Whether the elements of two tensors of one shape lie in the same order, and are all there is.
+[[nodiscard]] bool have_same_order(const at::Tensor& a, const at::Tensor& b);
+
+/// Whether two tensors of one shape have equal values exactly if their memory is equal.
+[[nodiscard]] bool are_alike(const at::Tensor& a, const at::Tensor& b);
 
 /// Of some tensors in a list.
 using Positions = std::vector<std::size_t>;
@@ -23,10 +50,10 @@ using Positions = std::vector<std::size_t>;
 [[nodiscard]] std::vector<at::Tensor> select(at::TensorList tensors, const Positions& positions);
 
 /// Their values in one dimension on their device, all of one dtype, one after the other. One that is
-/// alone and contiguous is not copied.
+/// alone and contiguous is not copied. LibTorch's unflatten_dense_tensors is the reverse.
 [[nodiscard]] at::Tensor flatten(at::TensorList tensors);
 
-/// Views of `flat` with the shapes of `like`: the reverse of flatten.
-[[nodiscard]] std::vector<at::Tensor> unflatten(const at::Tensor& flat, at::TensorList like);
+/// Whether two tensors of one device have the same values, bit for bit.
+[[nodiscard]] bool have_same_bits(const at::Tensor& a, const at::Tensor& b);
 
 }  // namespace use_gpu::detail

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: MIT
 //
-// A network's tensors by name: nothing depends on the order in which it registers them. A tied
-// tensor has several names.
+// A network's tensors by name, as nothing depends on the order in which it registers them (a tied
+// tensor has several names); copies of their data elsewhere, in few transfers; and new data for
+// them, possibly on another device or of another dtype, while each keeps its identity.
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 #include <use_gpu/module_ref.hpp>
 
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,16 +28,25 @@ using NamedTensors = std::map<std::string, at::Tensor>;
 /// The first name of each tensor; none for an undefined one.
 [[nodiscard]] std::vector<std::string> distinct_names(const NamedTensors& all);
 
-/// The tensors with those names.
-[[nodiscard]] std::vector<at::Tensor> tensors_named(const std::vector<std::string>& names,
-                                                    const NamedTensors& all);
-
-/// Each tensor once.
+/// Each tensor once, in the order of distinct_names.
 [[nodiscard]] std::vector<at::Tensor> distinct_tensors(const NamedTensors& all);
 
 /// These tensors in host memory, contiguous; tied ones stay tied. CPU ones that are so already are
-/// not copied. Waits for the devices. ParameterError, which begins with `function`, if there are
-/// tensors without plain values.
-[[nodiscard]] NamedTensors on_host(const NamedTensors& all, const std::string& function);
+/// not copied, if the caller may share them. Waits for the devices. ParameterError, which begins with
+/// `function`, if there are tensors without plain values.
+[[nodiscard]] NamedTensors on_host(const NamedTensors& all, const std::string& function,
+                                   bool may_share = true);
+
+/// Memory for x's data on that device, of that dtype. Made in inference mode exactly if x was:
+/// otherwise LibTorch would refuse later writes or reads.
+[[nodiscard]] at::Tensor empty_on(c10::Device device, const at::Tensor& x, at::ScalarType dtype);
+
+/// Copies of the tensors' data in such memory, in few transfers; what is floating point in that
+/// dtype, if there is one.
+[[nodiscard]] std::vector<at::Tensor> data_on(c10::Device device, at::TensorList tensors,
+                                              std::optional<at::ScalarType> dtype = {});
+
+/// Gives tensors[i] data[i], then does the rest. If anything throws, all get their old data back.
+void swap_data(at::TensorList tensors, at::TensorList data, const std::function<void()>& rest);
 
 }  // namespace use_gpu::detail

@@ -5,9 +5,10 @@
 #include <ATen/ops/empty.h>
 #include <use_gpu/errors.hpp>
 
-#include <cstring>
+#include <unordered_map>
 #include <utility>
 
+#include "copies/flat_buffers.hpp"
 #include "messages/message.hpp"
 #include "messages/tensor_summary.hpp"
 
@@ -18,9 +19,7 @@ namespace {
 bool stay_equal(const at::Tensor& values, at::ScalarType dtype) {
   if (values.numel() == 0) return true;
   const auto converted = values.to(dtype);
-  const auto back = converted.to(values.scalar_type());
-  if (std::memcmp(back.const_data_ptr(), values.contiguous().const_data_ptr(), back.nbytes()) != 0)
-    return false;
+  if (!have_same_bits(converted.to(values.scalar_type()), values)) return false;
   const bool was_signed = c10::isSignedType(values.scalar_type());
   if (was_signed == c10::isSignedType(dtype)) return true;
   return (was_signed ? values : converted).min().item<std::int64_t>() >= 0;
@@ -34,6 +33,13 @@ bool can_convert(at::ScalarType from, at::ScalarType to) {
   } catch (const c10::Error&) {  // LibTorch lacks that conversion
     return false;
   }
+}
+
+// Of each tensor the first of its names; the others are tied to it.
+std::unordered_map<at::TensorImpl*, std::string> first_names(const NamedTensors& all) {
+  std::unordered_map<at::TensorImpl*, std::string> names;
+  for (const auto& [name, x] : all) names.emplace(x.unsafeGetTensorImpl(), name);
+  return names;
 }
 
 }  // namespace
@@ -54,41 +60,64 @@ std::string difference(const at::Tensor& target, const at::Tensor& value, bool m
   }
   const auto from = value.scalar_type();
   const auto to = target.scalar_type();
-  if (target.sizes() != value.sizes() || (from != to && !may_convert)) {
-    return "is " + dtype_and_shape(target) + " in the network, but " + dtype_and_shape(value) +
-           " was given";
-  }
-  if (from != to && !can_convert(from, to)) {
-    return "is " + dtype_and_shape(target) + " in the network, to which " + dtype_and_shape(value) +
-           " cannot be converted";
-  }
+  const auto both = [&](const std::string& before_value, const std::string& after_value) {
+    return "is " + dtype_and_shape(target) + " in the network, " + before_value +
+           dtype_and_shape(value) + after_value;
+  };
+  if (target.sizes() != value.sizes() || (from != to && !may_convert))
+    return both("but ", " was given");
+  if (from != to && !can_convert(from, to)) return both("to which ", " cannot be converted");
   if (from != to && c10::isIntegralType(from, /*includeBool=*/false) &&
-      c10::isIntegralType(to, /*includeBool=*/false) && !stay_equal(value, to)) {
-    return "is " + dtype_and_shape(target) +
-           " in the network, which cannot hold all the integers of " + dtype_and_shape(value);
-  }
+      c10::isIntegralType(to, /*includeBool=*/false) && !stay_equal(value, to))
+    return both("which cannot hold all the integers of ", "");
   if (at::has_internal_overlap(target) == at::MemOverlap::Yes)
     return "overlaps itself (by expand()?)";
   return {};
 }
 
-void throw_parameter_error(const std::string& message, Differences differences) {
-  throw ParameterError(printable(message), std::move(differences));
-}
-
 void throw_if_any(const std::string& what, Differences differences) {
   constexpr std::size_t k_shown_bytes = 180;
   if (differences.empty()) return;
-  std::string text = clipped(differences.front(), k_shown_bytes);
+  auto text = clipped(differences.front(), k_shown_bytes);
   std::size_t shown = 1;
-  for (; shown < differences.size(); ++shown) {
-    if (text.size() + differences[shown].size() > k_shown_bytes) break;
-    text += "; " + differences[shown];
-  }
-  if (shown < differences.size()) {
+  while (shown < differences.size() && text.size() + differences[shown].size() <= k_shown_bytes)
+    text += "; " + differences[shown++];
+  if (shown < differences.size())
     text += "; and " + std::to_string(differences.size() - shown) + " more in differences()";
+  throw ParameterError(printable(what + ": " + text), std::move(differences));
+}
+
+std::string replica_name(std::size_t index) { return "replica " + std::to_string(index); }
+
+Differences differences_between(const std::vector<NamedTensors>& replicas,
+                                const std::string& missing) {
+  Differences differences;
+  const auto& first = replicas.front();
+  const auto ties = first_names(first);
+  for (std::size_t i = 1; i < replicas.size(); ++i) {
+    const auto& other = replicas[i];
+    const auto other_ties = first_names(other);
+    for (const auto& [name, x] : first) {
+      const auto found = other.find(name);
+      if (found == other.end()) {
+        differences.push_back(name + missing + replica_name(i));
+        continue;
+      }
+      if (!x.defined()) continue;
+      const auto& y = found->second;
+      if (x.scalar_type() != y.scalar_type() || x.sizes() != y.sizes()) {
+        differences.push_back(name + " is " + summary(x) + " in replica 0, but " + summary(y) +
+                              " in " + replica_name(i));
+      } else if (ties.at(x.unsafeGetTensorImpl()) != other_ties.at(y.unsafeGetTensorImpl())) {
+        differences.push_back(name + " is tied to other names in replica 0 than in " +
+                              replica_name(i));
+      }
+    }
+    for (const auto& [name, y] : other) {
+      if (!first.contains(name)) differences.push_back(name + missing + replica_name(0));
+    }
   }
-  throw_parameter_error(what + ": " + text, std::move(differences));
+  return differences;
 }
 
 }  // namespace use_gpu::detail

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT
 //
-// Texts for why a value cannot be read from, or written to, a network; and the error that lists
-// them.
+// Texts for why a value cannot be read from, or written to, a network, or why networks are no
+// replicas; and the error that lists them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <string>
 #include <vector>
+
+#include "network_tensors/named_tensors.hpp"
 
 namespace use_gpu::detail {
 
@@ -23,10 +25,16 @@ using Differences = std::vector<std::string>;
 [[nodiscard]] std::string difference(const at::Tensor& target, const at::Tensor& value,
                                      bool may_convert = false);
 
-/// ParameterError; control characters, which names from a file may contain, become "?".
-[[noreturn]] void throw_parameter_error(const std::string& message, Differences differences = {});
-
-/// Throws ParameterError with all differences, if there are any; what() shows as many as fit.
+/// Throws ParameterError with all differences, if there are any; what() shows as many as fit. Control
+/// characters, which names from a file may contain, become "?" in it.
 void throw_if_any(const std::string& what, Differences differences);
+
+/// "replica 1".
+[[nodiscard]] std::string replica_name(std::size_t index);
+
+/// How the others differ from the first: in names, dtypes, shapes, and in what is tied. `missing` is
+/// the text between a name and the replica that lacks it. Of an undefined tensor only the name counts.
+[[nodiscard]] Differences differences_between(const std::vector<NamedTensors>& replicas,
+                                              const std::string& missing);
 
 }  // namespace use_gpu::detail

@@ -46,7 +46,7 @@ TEST(EachCopy, CopiesEveryDtypeAlsoInOneCall) {
       values.push_back(bits(dtype, device));
       targets.push_back(torch::zeros_like(values.back().view(at::kByte)).view(dtype));
     }
-    EachCopy(values, targets).run();
+    each_copy(values, targets)();
     if (test::is_dry_run()) continue;  // nothing is computed
     for (std::size_t i = 0; i < targets.size(); ++i)
       EXPECT_TRUE(targets[i].view(at::kByte).equal(values[i].view(at::kByte))) << k_every_dtype[i];
@@ -61,7 +61,7 @@ TEST(EachCopy, CopiesWhateverTheStrides) {
     std::vector<at::Tensor> targets{
         torch::zeros({3, 2}, device).t(), torch::zeros({2, 6}, device).slice(1, 0, 6, 2),
         torch::zeros_like(z).conj(), torch::zeros_like(z), torch::zeros_like(z).conj()};
-    EachCopy(std::vector<at::Tensor>(values), targets).run();
+    each_copy(std::vector<at::Tensor>(values), targets)();
     if (test::is_dry_run()) continue;
     std::size_t i = 0;
     for (const auto& value : values) EXPECT_TRUE(targets[i++].equal(value)) << i;
@@ -75,7 +75,7 @@ TEST(EachCopy, TellsAutogradThatTheValuesChanged) {
   for (const auto& x : targets) values.push_back(torch::ones_like(x).contiguous());
   {
     const c10::InferenceMode inference;
-    EachCopy(values, targets).run();
+    each_copy(values, targets)();
   }
   for (const auto& x : targets) EXPECT_GT(x._version(), 0) << x;
 }
@@ -89,7 +89,7 @@ TEST(EachCopy, TakesFewKernelsAlsoBesideATensorThatIsUnlike) {
   values.push_back(torch::ones({8, 8}, gpu()).t());
   targets.push_back(torch::ones({8, 8}, gpu()));
   const auto before = test::runtime_count("kernels");
-  EachCopy(values, targets).run();
+  each_copy(values, targets)();
   EXPECT_LE(test::runtime_count("kernels") - before, 20);
 }
 

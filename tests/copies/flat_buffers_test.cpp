@@ -40,10 +40,10 @@ TEST(Flatten, IsUndoneByUnflatten) {
       const auto flat = flatten(tensors);
       EXPECT_EQ(flat.dim(), 1);
       EXPECT_EQ(flat.device(), tensors[0].device());
-      const auto views = unflatten(flat, tensors);
+      const auto views = at::unflatten_dense_tensors(flat, tensors);
       for (std::size_t i = 0; i < tensors.size(); ++i) {
         EXPECT_TRUE(views[i].equal(tensors[i]));
-        EXPECT_TRUE(views[i].is_alias_of(flat));
+        EXPECT_TRUE(views[i].numel() == 0 || views[i].is_alias_of(flat));
       }
     }
   }

@@ -4,6 +4,7 @@
 #include <ATen/OpMathType.h>
 #include <ATen/ops/div.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/unflatten_dense_tensors.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/nn/module.h>
 #include <use_gpu/device.hpp>
@@ -14,26 +15,48 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <utility>
 
 #include "copies/bulk_copy.hpp"
 #include "copies/each_copy.hpp"
 #include "copies/flat_buffers.hpp"
 #include "device/device_check.hpp"
-#include "network_tensors/data_swap.hpp"
-#include "replicas/replica_structure.hpp"
+#include "network_tensors/named_tensors.hpp"
+#include "network_tensors/parameter_differences.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {
 namespace {
 
+using detail::NamedTensors;
 using torch::nn::Module;
 using Tensors = std::vector<at::Tensor>;
 
-// The structures of what make() returned, after a check that they match.
-std::vector<detail::NamedTensors> matching_structures(const std::vector<Module*>& nets) {
-  detail::check_distinct("mirror", nets);
-  std::vector<detail::NamedTensors> structures;
-  for (const auto* net : nets) structures.push_back(detail::structure_of(*net));
+// The modules, of which none may be there twice.
+std::vector<Module*> distinct_modules(const std::string& function,
+                                      const std::vector<ModuleRef>& replicas) {
+  std::vector<Module*> nets;
+  for (const auto& net : replicas) {
+    const auto first = std::ranges::find(nets, &net.get()) - nets.begin();
+    if (first < std::ssize(nets)) {
+      throw ArgumentError(function + ": replica " + std::to_string(first) + " and replica " +
+                          std::to_string(nets.size()) +
+                          " are the same module; each needs its own.");
+    }
+    nets.push_back(&net.get());
+  }
+  return nets;
+}
+
+// The defined parameters and buffers of what make() returned, after a check that they match; and
+// submodules, as undefined tensors, since they have a training mode.
+std::vector<NamedTensors> matching_structures(const std::vector<Module*>& nets) {
+  std::vector<NamedTensors> structures;
+  for (const auto* net : nets) {
+    auto& all = structures.emplace_back(detail::named_tensors_of(*net));
+    for (const auto& x : net->named_modules("", /*include_self=*/false))
+      all.emplace(x.key() + " (a module)", at::Tensor());
+  }
   auto differences = detail::differences_between(structures, " is missing in ");
   for (std::size_t i = 0; i < nets.size(); ++i) {
     for (const auto& [name, x] : structures[i]) {
@@ -44,40 +67,6 @@ std::vector<detail::NamedTensors> matching_structures(const std::vector<Module*>
   }
   detail::throw_if_any("mirror: what make() returned cannot be made equal", std::move(differences));
   return structures;
-}
-
-// Copies the values of the first to all, and puts them all on their devices. All memory is
-// allocated, and all values are written, before any tensor moves, so that running out of memory
-// leaves the first one as it was.
-void copy_values(const std::vector<Module*>& nets,
-                 const std::vector<detail::NamedTensors>& structures,
-                 const std::vector<c10::Device>& devices, detail::DataSwap& swap) {
-  const auto names = detail::distinct_names(structures.front());
-  const auto values = detail::tensors_named(names, structures.front());
-  detail::Pairs copies;
-  detail::Pairs moves;  // new data, and whose it is to be
-  for (std::size_t i = 0; i < nets.size(); ++i) {
-    Tensors gradients;
-    for (std::size_t k = 0; k < names.size(); ++k) {
-      const auto& x = structures[i].at(names[k]);
-      if (x.grad().defined() && !same_device(x.grad().device(), devices[i]))
-        gradients.push_back(x.grad());
-      const bool stays = same_device(x.device(), devices[i]);
-      if (stays && i == 0) continue;
-      const bool in_place = stays && x.is_non_overlapping_and_dense();
-      copies.add(values[k], in_place ? x : detail::empty_on(devices[i], x, x.scalar_type()));
-      if (!in_place) moves.add(copies.targets.back(), x);
-    }
-    const auto data = detail::data_on(devices[i], gradients);
-    for (std::size_t k = 0; k < data.size(); ++k) moves.add(data[k], gradients[k]);
-  }
-  {
-    const c10::InferenceMode inference;  // in which tensors that were made in it can be written too
-    detail::bulk_copy(copies.values, copies.targets);
-  }
-  for (std::size_t k = 0; k < moves.targets.size(); ++k)
-    swap.swap(moves.targets[k], moves.values[k]);
-  for (std::size_t i = 0; i < nets.size(); ++i) place(*nets[i], devices[i]);
 }
 
 // Which parameters are trained, and the training mode of each submodule.
@@ -91,10 +80,40 @@ void copy_modes(const Module& from, Module& to) {
     copy_modes(*child.value(), *children[child.key()]);
 }
 
+// Copies values and modes of the first to all, and puts them all on their devices. All memory is
+// allocated, and all values are written, before any tensor moves, so that running out of memory
+// leaves the first one as it was.
+void make_equal(const std::vector<Module*>& nets, const std::vector<NamedTensors>& structures,
+                const std::vector<c10::Device>& devices) {
+  const auto values = detail::distinct_tensors(structures.front());
+  detail::Pairs copies;
+  detail::Pairs moves;  // new data, and whose it is to be
+  for (std::size_t i = 0; i < nets.size(); ++i) {
+    Tensors gradients;
+    std::size_t k = 0;
+    for (const auto& x : detail::distinct_tensors(structures[i])) {  // as many as of the first
+      const auto& value = values[k++];
+      if (x.grad().defined() && !same_device(x.grad().device(), devices[i]))
+        gradients.push_back(x.grad());
+      const bool stays = same_device(x.device(), devices[i]);
+      if (stays && i == 0) continue;
+      const bool in_place = stays && x.is_non_overlapping_and_dense();
+      copies.add(value, in_place ? x : detail::empty_on(devices[i], x, x.scalar_type()));
+      if (!in_place) moves.add(copies.targets.back(), x);
+    }
+    const auto data = detail::data_on(devices[i], gradients);
+    for (std::size_t j = 0; j < data.size(); ++j) moves.add(data[j], gradients[j]);
+  }
+  detail::bulk_copy(copies.values, copies.targets);
+  detail::swap_data(moves.targets, moves.values, [&] {
+    for (std::size_t i = 0; i < nets.size(); ++i) place(*nets[i], devices[i]);
+    for (auto* net : nets) copy_modes(*nets.front(), *net);
+  });
+}
+
 // One replica's gradients of the parameters with these names; zeros where there is none.
-Tensors checked_gradients(const detail::NamedTensors& parameters,
-                          const std::vector<std::string>& names, const std::string& replica,
-                          detail::Differences& differences) {
+Tensors checked_gradients(const NamedTensors& parameters, const std::vector<std::string>& names,
+                          const std::string& replica, detail::Differences& differences) {
   Tensors gradients;
   for (const auto& name : names) {
     const auto& parameter = parameters.at(name);
@@ -123,20 +142,17 @@ at::Tensor sum_on(c10::Device device, const Tensors& tensors) {
   return sum;
 }
 
-// A step of the writing; it allocates nothing.
-using Write = std::function<void()>;
-
 // Sums the tensors in a bucket of all replicas, which changes nothing; adds what is then to be
 // written into each. More than two devices reduce all at once, an equal part each.
 void sum_bucket(const std::vector<Tensors>& replicas, const detail::Positions& bucket,
-                std::vector<Write>& writes) {
+                std::vector<detail::Step>& writes) {
   Tensors flat;
-  std::vector<detail::EachCopy> copies;
+  std::vector<detail::Step> copies;
   bool is_copied = true;
   for (const auto& tensors : replicas) {
     const auto targets = detail::select(tensors, bucket);
     flat.push_back(detail::flatten(targets));
-    copies.emplace_back(detail::unflatten(flat.back(), targets), targets);
+    copies.push_back(detail::each_copy(at::unflatten_dense_tensors(flat.back(), targets), targets));
     is_copied = is_copied && !flat.back().is_alias_of(targets.front());
   }
   const auto numel = flat.front().numel();
@@ -149,7 +165,7 @@ void sum_bucket(const std::vector<Tensors>& replicas, const detail::Positions& b
     auto mean = part[static_cast<std::size_t>(begin / size)];
     const auto sum = sum_on(mean.device(), part);
     const auto divisor = at::scalar_tensor(count, at::TensorOptions(at::kCPU).dtype(at::kDouble));
-    const Write divide = [mean, part, sum, divisor]() mutable {
+    const detail::Step divide = [mean, part, sum, divisor]() mutable {
       at::div_out(mean, sum, divisor);
       for (const auto& x : part) {
         if (!x.is_same(mean)) x.copy_(mean);
@@ -161,9 +177,7 @@ void sum_bucket(const std::vector<Tensors>& replicas, const detail::Positions& b
       writes.push_back(divide);
     }
   }
-  writes.emplace_back([copies = std::move(copies)] {
-    for (const auto& copy : copies) copy.run();
-  });
+  std::ranges::move(copies, std::back_inserter(writes));
 }
 
 }  // namespace
@@ -179,33 +193,29 @@ USE_GPU_EXPORT void detail::mirror_modules(const std::vector<c10::Device>& devic
   // Data made in inference mode would refuse every later write outside of it.
   const c10::InferenceMode no_inference_mode(false);
   const at::AutoGradMode callers(grad_mode);
-  std::vector<Module*> nets;
-  while (nets.size() < present.size()) nets.push_back(&make().get());
+  std::vector<ModuleRef> made;
+  while (made.size() < present.size()) made.push_back(make());
+  const auto nets = distinct_modules("mirror", made);
   const auto structures = matching_structures(nets);
   const at::NoGradGuard no_grad;
   const AllowTransfers certain;
-  detail::DataSwap swap;
-  copy_values(nets, structures, present, swap);
-  for (auto* net : nets) copy_modes(*nets.front(), *net);
-  swap.commit();
+  make_equal(nets, structures, present);
 }
 
 USE_GPU_EXPORT void detail::average_gradients_of(const std::vector<ModuleRef>& replicas) {
   if (replicas.empty())
     throw ArgumentError(
         "average_gradients: there are no replicas; give it what use_gpu::mirror() returned.");
-  std::vector<Module*> nets;
-  for (const auto& net : replicas) nets.push_back(&net.get());
-  detail::check_distinct("average_gradients", nets);
+  const auto nets = distinct_modules("average_gradients", replicas);
   if (nets.size() == 1) return;
   const std::string what = "average_gradients: the replicas do not match";
-  std::vector<detail::NamedTensors> parameters;
+  std::vector<NamedTensors> parameters;
   for (const auto* net : nets) parameters.push_back(detail::trainable_parameters_of(*net));
   detail::throw_if_any(what, detail::differences_between(parameters, " is missing or frozen in "));
   auto names = detail::distinct_names(parameters.front());
   std::erase_if(names, [&](const std::string& name) {
-    return std::none_of(parameters.begin(), parameters.end(),
-                        [&](const auto& all) { return all.at(name).grad().defined(); });
+    return std::ranges::none_of(parameters,
+                                [&](const auto& all) { return all.at(name).grad().defined(); });
   });
   if (names.empty()) return;
 
@@ -221,15 +231,13 @@ USE_GPU_EXPORT void detail::average_gradients_of(const std::vector<ModuleRef>& r
   }
   detail::throw_if_any(what, std::move(differences));
 
-  std::vector<Write> writes;
+  std::vector<detail::Step> writes;
   for (const auto& bucket : detail::buckets(gradients.front()))
     sum_bucket(gradients, bucket, writes);
   for (const auto& write : writes) write();
   for (std::size_t i = 0; i < nets.size(); ++i) {
-    for (std::size_t k = 0; k < names.size(); ++k) {
-      auto& gradient = parameters[i].at(names[k]).mutable_grad();
-      if (!gradient.defined()) gradient = gradients[i][k];
-    }
+    for (std::size_t k = 0; k < names.size(); ++k)
+      parameters[i].at(names[k]).mutable_grad() = gradients[i][k];
   }
 }
 

@@ -8,7 +8,7 @@
 #include <atomic>
 #include <string>
 
-#include "messages/quiet_warnings.hpp"
+#include "messages/error_text.hpp"
 
 namespace use_gpu::detail {
 namespace {

@@ -52,11 +52,8 @@ std::string in_quotes(std::string_view text) {
   constexpr std::size_t k_most = 40;
   std::string shown;
   for (const char c : text.substr(0, k_most)) {
-    if (c >= 0x20 && c < 0x7f) {
-      shown += c;
-    } else {
-      shown += "\\x" + hex({{static_cast<std::byte>(c)}});
-    }
+    const bool is_printable = c >= 0x20 && c < 0x7f;
+    shown += is_printable ? std::string(1, c) : "\\x" + hex({{static_cast<std::byte>(c)}});
   }
   return '"' + shown + (text.size() > k_most ? "...\"" : "\"");
 }

@@ -55,7 +55,7 @@ std::string no_accelerator(const GpuFacts& facts) {
          "others: pytorch.org) and build with -DTorch_DIR=<its share/cmake/Torch>.";
 }
 
-// CUDA's words for some of its errors. All versions of its runtime have the same.
+// CUDA's own words for some of its errors, which LibTorch's messages contain.
 constexpr const char* k_no_driver = "CUDA driver version is insufficient";
 constexpr const char* k_no_device = "no CUDA-capable device is detected";
 constexpr const char* k_no_code = "no kernel image is available";

@@ -18,7 +18,7 @@
 
 #include "device/device_check.hpp"
 #include "device/device_cuda.hpp"
-#include "messages/text_table.hpp"
+#include "messages/message.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {
 namespace {
@@ -85,7 +85,6 @@ std::string text_of(const std::optional<std::uint64_t>& bytes) {
 MemoryReport memory_report(c10::Device device) {
   device = detail::present_device(device);
   MemoryReport report{.device = device};
-  if (detail::is_always_there(device)) return report;
   std::optional<GpuReport> asked;
   ask_driver(report, asked);
   auto* const allocator = allocator_of(device);
@@ -103,14 +102,13 @@ std::ostream& operator<<(std::ostream& out, const MemoryReport& report) {
 }
 
 std::ostream& operator<<(std::ostream& out, const std::vector<MemoryReport>& reports) {
-  detail::TextTable table({"device", "free", "total", "allocated", "cached", "peak allocated"});
+  detail::TextTable table{{"device", "free", "total", "allocated", "cached", "peak allocated"}};
   for (const auto& x : reports) {
-    table.add_row({x.device.str(), text_of(x.free_bytes), text_of(x.total_bytes),
-                   text_of(x.allocated_bytes), text_of(x.cached_bytes),
-                   text_of(x.peak_allocated_bytes)});
+    table.push_back({x.device.str(), text_of(x.free_bytes), text_of(x.total_bytes),
+                     text_of(x.allocated_bytes), text_of(x.cached_bytes),
+                     text_of(x.peak_allocated_bytes)});
   }
-  return out
-         << table
+  return detail::print_table(out, table)
          << R"(Free: what the driver can still give, to any process. It keeps a part of the total, as
 does the CUDA context of each process, some hundred MB. Allocated: in tensors of this
 process. Cached: what LibTorch has taken for them, with freed memory and the pools of
@@ -123,7 +121,6 @@ c10::Device try_emptiest_gpu(std::uint64_t least_bytes) {
   c10::Device emptiest = cpu();
   std::uint64_t most = 0;
   for (const auto device : try_all_gpus()) {
-    if (device.is_cpu()) break;
     try {
       MemoryReport report{.device = device};
       ask_driver(report, asked);

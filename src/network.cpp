@@ -15,7 +15,6 @@
 #include "device/device_check.hpp"
 #include "messages/message.hpp"
 #include "messages/tensor_summary.hpp"
-#include "messages/text_table.hpp"
 #include "network_tensors/named_tensors.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {
@@ -118,12 +117,12 @@ Placement placement(ConstModuleRef net) {
 }
 
 std::ostream& operator<<(std::ostream& out, const Placement& placement) {
-  detail::TextTable table({"name", "kind", "dtype", "shape", "device", "bytes"});
+  detail::TextTable table{{"name", "kind", "dtype", "shape", "device", "bytes"}};
   for (const auto& x : placement.tensors()) {
-    table.add_row({x.name, x.is_buffer ? "buffer" : "parameter", x.dtype,
-                   c10::str(at::IntArrayRef(x.shape)), x.device.str(), std::to_string(x.bytes)});
+    table.push_back({x.name, x.is_buffer ? "buffer" : "parameter", x.dtype,
+                     c10::str(at::IntArrayRef(x.shape)), x.device.str(), std::to_string(x.bytes)});
   }
-  return out << table;
+  return detail::print_table(out, table);
 }
 
 }  // namespace use_gpu

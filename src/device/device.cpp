@@ -45,10 +45,8 @@ int num_gpus() noexcept {
 }
 
 c10::Device try_gpu(int index) {
-  if (index < 0) {
-    throw DeviceError("try_gpu(" + std::to_string(index) +
-                      "): a GPU's index cannot be negative; 0 is the first.");
-  }
+  if (index < 0)
+    throw DeviceError("try_gpu(" + std::to_string(index) + "): a GPU's index is at least 0.");
   if (index < num_gpus()) return gpu(index);
   if (log_enabled(LogLevel::debug)) {
     log_message(LogLevel::debug,

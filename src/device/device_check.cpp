@@ -8,7 +8,7 @@
 #include <atomic>
 #include <string>
 
-#include "messages/quiet_warnings.hpp"
+#include "messages/error_text.hpp"
 
 namespace use_gpu::detail {
 namespace {
@@ -24,12 +24,10 @@ thread_local MainThread main_thread;
 [[maybe_unused]] const MainThread* const k_main_thread =
     ::getpid() == ::gettid() ? &main_thread : nullptr;
 
-[[noreturn]] void throw_not_found(c10::Device device) {
-  const int count = count_devices(device.type());
+[[noreturn]] void throw_not_found(c10::Device device, int count) {
   const std::string type = c10::DeviceTypeName(device.type(), /*lower_case=*/true);
-  std::string found = "none";
-  if (count == 1) found = type + ":0";
-  if (count > 1) found = type + ":0 to " + type + ":" + std::to_string(count - 1);
+  std::string found = count == 0 ? "none" : type + ":0";
+  if (count > 1) found += " to " + type + ":" + std::to_string(count - 1);
   const std::string index = device.has_index() ? std::to_string(device.index()) : "";
   throw DeviceError("Device " + device.str() + " was not found; available: " + found +
                     ". use_gpu::try_gpu(" + index + ") falls back to the CPU, " +
@@ -60,9 +58,9 @@ c10::Device with_index(c10::Device device) {
 }
 
 c10::Device present_device(c10::Device device) {
+  const int count = count_devices(device.type());
   const int index = device.has_index() ? device.index() : 0;
-  const bool is_there = index >= 0 && index < count_devices(device.type());
-  if (!is_there && !is_always_there(device)) throw_not_found(device);
+  if ((index < 0 || index >= count) && !is_always_there(device)) throw_not_found(device, count);
   return with_index(device);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What has no device-generic form: CUDA's contexts, graphs and cards. Compiled where LibTorch has
-// CUDA.
+// What has no device-generic form: CUDA's contexts, graphs, cards, versions and settings. Compiled
+// where LibTorch has CUDA.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -18,6 +18,16 @@ namespace use_gpu::detail {
 struct CudaCard {
   std::string uuid;  // as NVML writes it, "GPU-12345678-..."
   std::uint64_t total_bytes = 0;
+  std::string model = {};  // "NVIDIA H200, compute capability 9.0, 139.8 GiB"
+};
+
+/// What CUDA's runtime says when it counts the devices.
+struct CudaFacts {
+  /// "CUDA error 100: no CUDA-capable device is detected"; empty on success.
+  std::string error = {};
+  /// The newest CUDA that the driver runs, e.g. "12.4"; empty if there is no driver.
+  std::string driver_version = {};
+  std::string runtime_version = {};
 };
 
 #ifdef USE_GPU_WITH_CUDA
@@ -37,12 +47,21 @@ void bind_context(c10::Device device);
 /// is a slice of it (MIG), which has much less memory.
 [[nodiscard]] const GpuInfo* find_card(const CudaCard& card, const GpuReport& report);
 
+/// Makes no context.
+[[nodiscard]] std::optional<CudaFacts> cuda_facts();
+
+/// Has LibTorch read the settings of its allocator of GPU memory. Throws if it cannot; were that left
+/// to the first use of a GPU, the second would crash.
+void read_allocator_settings();
+
 #else
 
 inline void bind_context(c10::Device) {}
 inline bool is_captured(c10::Stream) { return false; }
 inline std::optional<CudaCard> card_of(c10::Device) { return std::nullopt; }
 inline const GpuInfo* find_card(const CudaCard&, const GpuReport&) { return nullptr; }
+inline std::optional<CudaFacts> cuda_facts() { return std::nullopt; }
+inline void read_allocator_settings() {}
 
 #endif
 

@@ -4,47 +4,29 @@
 #include <ATen/ops/ones.h>
 #include <use_gpu/device.hpp>
 #include <use_gpu/diagnosis.hpp>
-#include <use_gpu/memory.hpp>
 
 #include <cstdlib>
 #include <exception>
 
-#include "diagnosis/gpu_probe_cuda.hpp"
+#include "device/device_cuda.hpp"
+#include "diagnosis/explanation.hpp"
 #include "messages/error_text.hpp"
 #include "messages/message.hpp"
-#include "messages/quiet_warnings.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {
 namespace {
 
-template <class Work>
-detail::RuntimeError error_of(const Work& work) {
+// What is reported when the device computes; empty if all is well.
+std::string error_of(c10::Device device) {
   try {
-    work();
-    return {};
-  } catch (const c10::AcceleratorError& e) {
-    return {detail::error_cause(e), detail::cuda_error_name(e.get_error_code())};
-  } catch (const c10::OutOfMemoryError& e) {
-    return {detail::error_cause(e), "cudaErrorMemoryAllocation"};
-  } catch (const std::exception& e) {
-    return {detail::error_cause(e)};
-  }
-}
-
-// Ones, because zeros need no kernel and work on GPUs that LibTorch has no code for.
-void compute_on(c10::Device device) {
-  static_cast<void>(at::ones({1}, device));
-  synchronize(device);
-}
-
-detail::ProbedGpu probe(c10::Device device) {
-  detail::ProbedGpu gpu{.name = device.str(), .model = detail::cuda_model(device)};
-  gpu.error = error_of([&] {
     detail::read_allocator_settings();
-    compute_on(device);
-    gpu.memory_bytes = memory_report(device).total_bytes;
-  });
-  return gpu;
+    // Ones, because zeros need no kernel and work on GPUs that LibTorch has no code for.
+    static_cast<void>(at::ones({1}, device));
+    synchronize(device);
+    return {};
+  } catch (const std::exception& e) {
+    return detail::error_cause(e);
+  }
 }
 
 // Runs one small operation on every GPU and waits.
@@ -59,14 +41,17 @@ detail::GpuFacts probe_gpus() {
     // libtorch_cpu knows its build options even if libtorch_cuda is not loaded.
     facts.cuda_not_loaded = at::show_config().find("CUDA_VERSION=") != std::string::npos;
   }
-  if (type == c10::kCUDA) facts.cuda = detail::probe_cuda();
+  if (type == c10::kCUDA) facts.cuda = detail::cuda_facts();
   // Where both are set, LibTorch takes the older one.
   for (const char* name : {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"}) {
     if (const char* value = std::getenv(name))
       facts.allocator_settings = std::string(name) + '=' + detail::in_quotes(value);
   }
-  for (int i = 0; i < count; ++i) facts.gpus.push_back(probe(gpu(i)));
-  if (type && count == 0 && !facts.cuda) facts.error = error_of([] { compute_on(gpu()); });
+  for (int i = 0; i < count; ++i) {
+    const auto card = detail::card_of(gpu(i));
+    facts.gpus.push_back({gpu(i).str(), card ? card->model : "", error_of(gpu(i))});
+  }
+  if (type && count == 0 && !facts.cuda) facts.error = error_of(gpu());
   facts.report = query_gpus();
   if (const char* value = std::getenv("CUDA_VISIBLE_DEVICES")) facts.visible_devices = value;
   return facts;

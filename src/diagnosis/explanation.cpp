@@ -2,7 +2,6 @@
 #include "diagnosis/explanation.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <string_view>
 
 #include "messages/message.hpp"
@@ -17,29 +16,23 @@ std::string counted(std::size_t gpus) {
 // "cuda:0 to cuda:3 (NVIDIA H200, compute capability 9.0, 139.8 GiB each)", as far as known.
 std::string described(const ProbedGpu& first, const ProbedGpu& last) {
   const bool is_one = first.name == last.name;
-  std::string details = first.model;
-  if (first.memory_bytes) {
-    char memory[40];
-    std::snprintf(memory, sizeof memory, "%s%.1f GiB%s", details.empty() ? "" : ", ",
-                  static_cast<double>(*first.memory_bytes) / (1 << 30), is_one ? "" : " each");
-    details += memory;
-  }
   return first.name + (is_one ? "" : " to " + last.name) +
-         (details.empty() ? "" : " (" + details + ")");
+         (first.model.empty() ? "" : " (" + first.model + (is_one ? ")" : " each)"));
 }
 
 // Consecutive equal GPUs are listed together.
 std::string described(const std::vector<ProbedGpu>& gpus) {
   std::string list;
   for (auto first = gpus.begin(); first != gpus.end();) {
-    const auto next = std::find_if(first, gpus.end(), [&](const ProbedGpu& gpu) {
-      return gpu.model != first->model || gpu.memory_bytes != first->memory_bytes;
-    });
+    const auto next = std::find_if(first, gpus.end(),
+                                   [&](const ProbedGpu& gpu) { return gpu.model != first->model; });
     list += (list.empty() ? "" : ", ") + described(*first, *(next - 1));
     first = next;
   }
   return list;
 }
+
+bool has(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
 
 std::string all_well(const GpuFacts& facts) {
   std::string text = counted(facts.gpus.size()) + " can be used: " + described(facts.gpus) + '.';
@@ -62,92 +55,86 @@ std::string no_accelerator(const GpuFacts& facts) {
          "others: pytorch.org) and build with -DTorch_DIR=<its share/cmake/Torch>.";
 }
 
-constexpr const char* k_reload =
-    "Reload the driver's module, `sudo modprobe -r nvidia_uvm && sudo modprobe nvidia_uvm`, or "
-    "reboot; then restart the container if this is one.";
+// CUDA's own words for some of its errors, which LibTorch's messages contain.
+constexpr const char* k_no_driver = "CUDA driver version is insufficient";
+constexpr const char* k_no_device = "no CUDA-capable device is detected";
+constexpr const char* k_no_code = "no kernel image is available";
+constexpr const char* k_unavailable = "busy or unavailable";
 
 // What to do about an error of CUDA, whether it counted the GPUs or used one.
 const char* remedy(std::string_view error) {
   static constexpr const char* k_remedies[][2] = {
-      {"cudaErrorMemoryAllocation",
+      {"out of memory",
        "It cannot allocate memory: raise the address-space limit (`ulimit -v unlimited`) or free "
        "GPU memory (`nvidia-smi`). AddressSanitizer needs ASAN_OPTIONS=protect_shadow_gap=0."},
-      {"cudaErrorInitializationError",
-       "A process forked from one that uses CUDA cannot use CUDA: start a new one (exec; in Python "
-       "the start method \"spawn\"). Otherwise see `sudo dmesg | grep NVRM`, and restart the "
-       "container or the machine."},
-      {"cudaErrorDevicesUnavailable",
-       "A GPU that is busy or closed has a compute mode that is prohibited, or exclusive while "
-       "another program uses it. End that program (`nvidia-smi` lists it), or allow several with "
-       "`sudo nvidia-smi --compute-mode=DEFAULT`."},
-      {"cudaErrorNoKernelImageForDevice",
-       "It is of an architecture that this LibTorch has no code for. Install a LibTorch that has "
-       "(for an old card one built for an older CUDA, for a new card a newer LibTorch: "
-       "pytorch.org), or build it with TORCH_CUDA_ARCH_LIST set to that capability."},
-      {"cudaErrorStubLibrary",
+      {"initialization error",
+       "A process forked from one that uses CUDA cannot use it: start a new one (Python's "
+       "\"spawn\"). Else see `sudo dmesg | grep NVRM`, and restart the container or the machine."},
+      {k_unavailable,
+       "A GPU is busy or closed if its compute mode is prohibited, or exclusive and in use. End "
+       "that program (see `nvidia-smi`), or run `sudo nvidia-smi --compute-mode=DEFAULT`."},
+      {k_no_code,
+       "It is of an architecture that this LibTorch has no code for. Install one that has (for an "
+       "old card one for an older CUDA, for a new card a newer LibTorch: pytorch.org), or build it "
+       "with TORCH_CUDA_ARCH_LIST set to that capability."},
+      {"stub library",
        "It is meant for linking and hides the driver's libcuda.so.1: remove its folder "
-       "(lib64/stubs "
-       "of the CUDA Toolkit) from LD_LIBRARY_PATH."},
-      {"cudaErrorNoDevice",
+       "(lib64/stubs of the CUDA Toolkit) from LD_LIBRARY_PATH."},
+      {k_no_device,
        "`nvidia-smi -L` lists them. One in MIG mode needs an instance (`sudo nvidia-smi mig -cgi "
        "<profile> -C`); a container or job must be given its GPUs (`--gpus all`)."},
-      {"cudaErrorSystemNotReady",
+      {"system not yet initialized",
        "GPUs joined by NVSwitch need NVIDIA's fabric manager, of the driver's version: `sudo "
        "systemctl start nvidia-fabricmanager`."},
-      {"cudaErrorCompatNotSupportedOnDevice",
+      {"forward compatibility",
        "CUDA's compatibility libraries do not serve this card: remove their folder (cuda/compat) "
-       "from LD_LIBRARY_PATH, or update the driver."},
-      {"cudaErrorOperatingSystem", k_reload},
-      {"cudaErrorUnknown", k_reload}};
-  for (const auto& [name, text] : k_remedies) {
-    if (name == error) return text;
+       "from LD_LIBRARY_PATH, or update the driver."}};
+  for (const auto& [words, text] : k_remedies) {
+    if (has(error, words)) return text;
   }
-  return "See `sudo dmesg | grep NVRM` for the cause; restart the program or the container, "
-         "and reboot if in doubt.";
+  return "See `sudo dmesg | grep NVRM`. Restart the program and the container; else reload the "
+         "driver's module, `sudo modprobe -r nvidia_uvm && sudo modprobe nvidia_uvm`, or reboot.";
 }
 
 std::string no_cuda_gpu(const GpuFacts& facts, const CudaFacts& cuda) {
-  const auto& [said, error] = cuda.error;
   const GpuReport& report = facts.report;
-  if (error == "cudaErrorInsufficientDriver" && !cuda.driver_version.empty()) {
+  if (has(cuda.error, k_no_driver) && !cuda.driver_version.empty()) {
     const std::string& version = report.driver_version;
     return "The NVIDIA driver" + (version.empty() ? "" : ' ' + version) +
            " is too old for this LibTorch: it runs CUDA up to " + cuda.driver_version +
            ", and LibTorch was built for CUDA " + cuda.runtime_version +
-           ". Update the driver (a container has the host's), until `nvidia-smi` shows CUDA " +
-           cuda.runtime_version + " or later, or install a LibTorch built for CUDA " +
+           ". Update the driver (a container has the host's), or install a LibTorch built for "
+           "CUDA " +
            cuda.driver_version + " or older (pytorch.org).";
   }
-  if (said.empty())
+  if (cuda.error.empty())
     return "CUDA can use the GPUs now, but it could not when this program first counted them, and "
            "LibTorch keeps its first count. Restart the program.";
   if (report.gpus.empty() && !report.problem.empty()) return report.problem;
   const std::string seen = "The driver sees " + counted(report.gpus.size()) + ", but ";
-  if (error == "cudaErrorInsufficientDriver")
+  if (has(cuda.error, k_no_driver))
     return seen +
            "its library for computing, libcuda.so.1, is not found. Start a container with `--gpus "
            "all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility`; elsewhere install the driver's "
            "CUDA part (Debian: libcuda1, Ubuntu: libnvidia-compute).";
-  if (facts.visible_devices && (error == "cudaErrorNoDevice" || error == "cudaErrorInvalidDevice"))
+  if (facts.visible_devices && (has(cuda.error, k_no_device) || has(cuda.error, "invalid device")))
     return seen + "CUDA_VISIBLE_DEVICES=" + in_quotes(*facts.visible_devices) +
            " shows this program none of them. Unset it, or name those to use with commas "
            "(one named twice hides all): numbers from 0, or UUIDs (`nvidia-smi -L`). In a job, "
            "ask its scheduler for one.";
   if (!report.problem.empty()) return report.problem;
-  return seen + "CUDA does not: " + said + ". " + remedy(error);
+  return seen + "CUDA does not: " + cuda.error + ". " + remedy(cuda.error);
 }
 
 std::string trouble(const GpuFacts& facts, const ProbedGpu& ill) {
-  const auto well = std::ranges::count_if(
-      facts.gpus, [](const ProbedGpu& gpu) { return gpu.error.text.empty(); });
-  const auto& [said, error] = ill.error;
+  const auto well = std::ranges::count(facts.gpus, "", &ProbedGpu::error);
   const std::string begin = "Of " + counted(facts.gpus.size()) + " counted, " +
                             std::to_string(well) + " can be used. " + described(ill, ill);
-  if (facts.cuda &&
-      (error == "cudaErrorNoKernelImageForDevice" || error == "cudaErrorDevicesUnavailable"))
-    return begin + " does not work. " + remedy(error);
-  const bool may_be_settings = error.empty() || error == "cudaErrorNotSupported";
-  return begin + " reports: " + said + ". " +
+  if (facts.cuda && (has(ill.error, k_no_code) || has(ill.error, k_unavailable)))
+    return begin + " does not work. " + remedy(ill.error);
+  const bool is_other = has(ill.error, "CUDA error") || has(ill.error, "out of memory");
+  const bool may_be_settings = !is_other || has(ill.error, "error: operation not supported");
+  return begin + " reports: " + ill.error + ". " +
          (may_be_settings && !facts.allocator_settings.empty()
               ? facts.allocator_settings +
                     " may be malformed, or ask for what the GPU lacks: unset it and restart."
@@ -159,15 +146,14 @@ std::string explanation(const GpuFacts& facts) {
   if (facts.kind.empty()) return no_accelerator(facts);
   if (facts.gpus.empty() && facts.cuda) return no_cuda_gpu(facts, *facts.cuda);
   if (facts.gpus.empty())
-    return "LibTorch was built for " + facts.kind + " devices and finds none: " + facts.error.text +
+    return "LibTorch was built for " + facts.kind + " devices and finds none: " + facts.error +
            ". Check that its driver is installed, that this user or container may open the "
            "device, and that no environment variable hides it.";
-  if (facts.cuda && !facts.cuda->error.text.empty())
+  if (facts.cuda && !facts.cuda->error.empty())
     return "LibTorch counted " + counted(facts.gpus.size()) +
-           ", but now CUDA has none: " + facts.cuda->error.text + ". " +
-           remedy(facts.cuda->error.name);
+           ", but now CUDA has none: " + facts.cuda->error + ". " + remedy(facts.cuda->error);
   const auto ill = std::ranges::find_if(
-      facts.gpus, [](const ProbedGpu& gpu) { return !gpu.error.text.empty(); });
+      facts.gpus, [](const std::string& error) { return !error.empty(); }, &ProbedGpu::error);
   return ill != facts.gpus.end() ? trouble(facts, *ill) : all_well(facts);
 }
 

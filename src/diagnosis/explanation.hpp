@@ -6,40 +6,24 @@
 
 #include <use_gpu/gpu_info.hpp>
 
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "device/device_cuda.hpp"
 
 namespace use_gpu::detail {
 
 // Members have initializers so that a test names only those that matter to it.
 
-/// The runtime's error text in one line, empty on success, and CUDA's name for it if there is one:
-/// "cudaErrorNoDevice".
-struct RuntimeError {
-  std::string text = {};
-  std::string name = {};
-};
-
 /// A GPU that num_gpus() counts.
 struct ProbedGpu {
   /// As LibTorch's: "cuda:0".
   std::string name = {};
-  /// "NVIDIA H200, compute capability 9.0"; empty where not known.
+  /// "NVIDIA H200, compute capability 9.0, 139.8 GiB"; empty where not known.
   std::string model = {};
-  std::optional<std::uint64_t> memory_bytes = {};
-  /// From one small operation on it.
-  RuntimeError error = {};
-};
-
-/// CUDA's own report.
-struct CudaFacts {
-  /// From counting the devices.
-  RuntimeError error = {};
-  /// The newest CUDA that the driver runs, e.g. "12.4"; empty if there is no driver.
-  std::string driver_version = {};
-  std::string runtime_version = {};
+  /// What one small operation on it reports, in one line; empty on success.
+  std::string error = {};
 };
 
 struct GpuFacts {
@@ -49,7 +33,7 @@ struct GpuFacts {
   bool cuda_not_loaded = false;
   std::vector<ProbedGpu> gpus = {};
   /// From using the first GPU if none was counted; for CUDA see `cuda`.
-  RuntimeError error = {};
+  std::string error = {};
   /// Present where the kind is NVIDIA's.
   std::optional<CudaFacts> cuda = {};
   GpuReport report = {};

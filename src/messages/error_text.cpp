@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "messages/error_text.hpp"
 
-#include <c10/util/Exception.h>
-
 #include <string_view>
 #include <utility>
 

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
-// What an exception says. LibTorch's messages have several lines, source locations and a backtrace.
+// What LibTorch says. The messages of its exceptions have several lines, source locations and a
+// backtrace. It warns on stderr when it counts GPUs and the driver is too old, and when a GPU is first
+// used; in queries these warnings are debug output.
 #pragma once
+
+#include <c10/util/Exception.h>
+#include <use_gpu/log.hpp>
 
 #include <exception>
 #include <string>
@@ -18,5 +23,16 @@ namespace use_gpu::detail {
 /// message, or as many of its sentences as fit; of an error of NCCL the detail that NCCL gives
 /// further down.
 [[nodiscard]] std::string error_cause(const std::exception& error);
+
+/// While it lives, LibTorch's warnings on this thread go to the log, at debug.
+class QuietWarnings {
+  struct ToLog final : c10::WarningHandler {
+    void process(const c10::Warning& warning) override {
+      log_message(LogLevel::debug, warning.msg());
+    }
+  };
+  ToLog to_log_;
+  c10::WarningUtils::WarningHandlerGuard guard_{&to_log_};
+};
 
 }  // namespace use_gpu::detail

@@ -13,9 +13,8 @@ namespace USE_GPU_EXPORT use_gpu {
 namespace {
 
 spdlog::level::level_enum to_spdlog(LogLevel level) {
-  constexpr spdlog::level::level_enum k_levels[] = {spdlog::level::debug, spdlog::level::info,
-                                                    spdlog::level::warn, spdlog::level::err,
-                                                    spdlog::level::off};
+  using enum spdlog::level::level_enum;
+  constexpr spdlog::level::level_enum k_levels[] = {debug, info, warn, err, off};
   return k_levels[static_cast<int>(level)];
 }
 

@@ -2,6 +2,7 @@
 #include "messages/message.hpp"
 
 #include <algorithm>
+#include <ostream>
 
 namespace use_gpu::detail {
 namespace {
@@ -20,6 +21,13 @@ std::string with_short_words(std::string_view text, std::size_t most) {
     shorter += ' ';
     text.remove_prefix(end + 1);
   }
+}
+
+// Also a size, "1.50 GiB", and "-" where there is none.
+bool is_number(const std::string& text) {
+  const auto unit = text.find_first_not_of("0123456789.");
+  return unit == text.npos || text == "-" || text.substr(unit) == " B" ||
+         (text.size() == unit + 4 && text.ends_with("iB"));
 }
 
 }  // namespace
@@ -44,11 +52,8 @@ std::string in_quotes(std::string_view text) {
   constexpr std::size_t k_most = 40;
   std::string shown;
   for (const char c : text.substr(0, k_most)) {
-    if (c >= 0x20 && c < 0x7f) {
-      shown += c;
-    } else {
-      shown += "\\x" + hex({{static_cast<std::byte>(c)}});
-    }
+    const bool is_printable = c >= 0x20 && c < 0x7f;
+    shown += is_printable ? std::string(1, c) : "\\x" + hex({{static_cast<std::byte>(c)}});
   }
   return '"' + shown + (text.size() > k_most ? "...\"" : "\"");
 }
@@ -79,6 +84,25 @@ std::string hex(std::span<const std::byte> bytes) {
              k_digits[std::to_integer<int>(byte & std::byte{15})]};
   }
   return text;
+}
+
+std::ostream& print_table(std::ostream& out, const TextTable& rows) {
+  std::vector<std::string> lines(rows.size());
+  for (std::size_t column = 0; column < rows.front().size(); ++column) {
+    std::size_t width = 0;
+    bool right = rows.size() > 1;
+    for (const auto& row : rows) {
+      width = std::max(width, row[column].size());
+      if (&row != &rows.front() && !is_number(row[column])) right = false;
+    }
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const std::string& cell = rows[i][column];
+      const std::string padding(width - cell.size(), ' ');
+      lines[i] += (column == 0 ? "" : "  ") + (right ? padding + cell : cell + padding);
+    }
+  }
+  for (const auto& line : lines) out << line.substr(0, line.find_last_not_of(' ') + 1) << '\n';
+  return out;
 }
 
 }  // namespace use_gpu::detail

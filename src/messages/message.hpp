@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 //
-// Helpers for messages. They limit the length of a text and escape user input, so that a megabyte,
+// Texts for users. They are limited in length, and user input in them is escaped, so that a megabyte,
 // a NUL or an escape sequence cannot corrupt the terminal.
 #pragma once
 
 #include <cstddef>
+#include <iosfwd>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,5 +35,12 @@ std::string number_ranges(const std::vector<int>& numbers);
 
 /// Two hexadecimal digits for each byte.
 std::string hex(std::span<const std::byte> bytes);
+
+/// Rows of as many cells each, the header first.
+using TextTable = std::vector<std::vector<std::string>>;
+
+/// Prints each row on a line of its own: columns as wide as their widest cell, two spaces apart,
+/// those with only numbers, or sizes like "1.50 GiB", right-aligned; no blanks at the ends of lines.
+std::ostream& print_table(std::ostream& out, const TextTable& rows);
 
 }  // namespace use_gpu::detail

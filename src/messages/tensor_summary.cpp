@@ -2,8 +2,7 @@
 #include "messages/tensor_summary.hpp"
 
 #include <ATen/SparseCsrTensorImpl.h>
-
-#include <sstream>
+#include <c10/util/StringUtil.h>
 
 namespace use_gpu::detail {
 
@@ -15,11 +14,8 @@ std::string dtype_and_shape(const at::Tensor& x) {
 
 std::string summary(const at::Tensor& x) {
   if (!x.defined()) return "undefined tensor";
-  std::ostringstream text;
-  text << dtype_and_shape(x);
-  if (x.layout() != c10::kStrided) text << ' ' << x.layout();
-  text << " on " << x.device();
-  return text.str();
+  const auto layout = x.layout() == c10::kStrided ? "" : c10::str(' ', x.layout());
+  return c10::str(dtype_and_shape(x), layout, " on ", x.device());
 }
 
 std::size_t bytes_of(const at::Tensor& x) {

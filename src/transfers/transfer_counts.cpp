@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "messages/text_table.hpp"
+#include "messages/message.hpp"
 
 namespace use_gpu::detail {
 
@@ -51,27 +51,27 @@ namespace USE_GPU_EXPORT use_gpu {
 constexpr const char* k_directions[] = {"host to device", "device to host", "device to device"};
 
 std::ostream& operator<<(std::ostream& out, const TransferLedger& ledger) {
-  detail::TextTable table({"transfer", "copies", "bytes"});
+  detail::TextTable table{{"transfer", "copies", "bytes"}};
   for (std::size_t i = 0; i < std::size(k_directions); ++i) {
     const auto [copies, bytes] = ledger.count(static_cast<TransferDirection>(i));
-    table.add_row({k_directions[i], std::to_string(copies), std::to_string(bytes)});
+    table.push_back({k_directions[i], std::to_string(copies), std::to_string(bytes)});
   }
-  table.add_row({"item reads", std::to_string(ledger.item_reads()), ""});
-  out << table;
+  table.push_back({"item reads", std::to_string(ledger.item_reads()), ""});
+  detail::print_table(out, table);
   const auto sites = ledger.sites();
   return sites.empty() ? out : out << '\n' << sites;
 }
 
 std::ostream& operator<<(std::ostream& out, const std::vector<TransferSite>& sites) {
   constexpr std::size_t k_most_rows = 20;
-  detail::TextTable table({"call site", "transfer", "copies", "bytes", "item reads"});
+  detail::TextTable table{{"call site", "transfer", "copies", "bytes", "item reads"}};
   for (std::size_t i = 0; i < std::min(sites.size(), k_most_rows); ++i) {
     const TransferSite& site = sites[i];
-    table.add_row({site.where, k_directions[static_cast<std::size_t>(site.direction)],
-                   std::to_string(site.copies), std::to_string(site.bytes),
-                   std::to_string(site.item_reads)});
+    table.push_back({site.where, k_directions[static_cast<std::size_t>(site.direction)],
+                     std::to_string(site.copies), std::to_string(site.bytes),
+                     std::to_string(site.item_reads)});
   }
-  out << table;
+  detail::print_table(out, table);
   if (sites.size() > k_most_rows) out << "and " << sites.size() - k_most_rows << " more\n";
   return out;
 }

@@ -18,29 +18,34 @@
 namespace use_gpu::detail {
 namespace {
 
+using std::string_literals::operator""s;
 using test::has;
 
-// What CUDA calls some of its errors; none where there is no code.
+// Some of CUDA's errors, in its own words.
 struct CudaError {
   int code;
-  const char* name;
+  const char* words;
 };
-constexpr CudaError k_no_code{0, ""};
-constexpr CudaError k_cuda_out_of_memory{2, "cudaErrorMemoryAllocation"};
-constexpr CudaError k_cuda_initialization{3, "cudaErrorInitializationError"};
-constexpr CudaError k_cuda_stub_library{34, "cudaErrorStubLibrary"};
-constexpr CudaError k_cuda_insufficient_driver{35, "cudaErrorInsufficientDriver"};
-constexpr CudaError k_cuda_devices_unavailable{46, "cudaErrorDevicesUnavailable"};
-constexpr CudaError k_cuda_no_device{100, "cudaErrorNoDevice"};
-constexpr CudaError k_cuda_invalid_device{101, "cudaErrorInvalidDevice"};
-constexpr CudaError k_cuda_no_kernel_image{209, "cudaErrorNoKernelImageForDevice"};
-constexpr CudaError k_cuda_ecc{214, "cudaErrorECCUncorrectable"};
-constexpr CudaError k_cuda_operating_system{304, "cudaErrorOperatingSystem"};
-constexpr CudaError k_cuda_launch_failure{719, "cudaErrorLaunchFailure"};
-constexpr CudaError k_cuda_not_supported{801, "cudaErrorNotSupported"};
-constexpr CudaError k_cuda_system_not_ready{802, "cudaErrorSystemNotReady"};
-constexpr CudaError k_cuda_compat_not_supported{804, "cudaErrorCompatNotSupportedOnDevice"};
-constexpr CudaError k_cuda_unknown{999, "cudaErrorUnknown"};
+constexpr CudaError k_cuda_out_of_memory{2, "out of memory"};
+constexpr CudaError k_cuda_initialization{3, "initialization error"};
+constexpr CudaError k_cuda_stub_library{34, "CUDA driver is a stub library"};
+constexpr CudaError k_cuda_insufficient_driver{
+    35, "CUDA driver version is insufficient for CUDA runtime version"};
+constexpr CudaError k_cuda_devices_unavailable{46,
+                                               "CUDA-capable device(s) is/are busy or unavailable"};
+constexpr CudaError k_cuda_no_device{100, "no CUDA-capable device is detected"};
+constexpr CudaError k_cuda_invalid_device{101, "invalid device ordinal"};
+constexpr CudaError k_cuda_no_kernel_image{
+    209, "no kernel image is available for execution on the device"};
+constexpr CudaError k_cuda_ecc{214, "uncorrectable ECC error encountered"};
+constexpr CudaError k_cuda_operating_system{304,
+                                            "OS call failed or operation not supported on this OS"};
+constexpr CudaError k_cuda_launch_failure{719, "unspecified launch failure"};
+constexpr CudaError k_cuda_not_supported{801, "operation not supported"};
+constexpr CudaError k_cuda_system_not_ready{802, "system not yet initialized"};
+constexpr CudaError k_cuda_compat_not_supported{
+    804, "forward compatibility was attempted on non supported HW"};
+constexpr CudaError k_cuda_unknown{999, "unknown error"};
 
 // The text names the cause and the next step, whole and in one line. It is printed as well: only a
 // person can tell whether it helps.
@@ -63,29 +68,29 @@ GpuFacts machine(std::size_t cards, std::size_t gpus) {
   facts.cuda = CudaFacts{.driver_version = "13.0", .runtime_version = "13.0"};
   for (std::size_t i = 0; i < gpus; ++i) {
     facts.gpus.push_back({.name = "cuda:" + std::to_string(i),
-                          .model = "NVIDIA H200, compute capability 9.0",
-                          .memory_bytes = 150'110'011'392});
+                          .model = "NVIDIA H200, compute capability 9.0, 139.8 GiB"});
   }
   return facts;
 }
 
-GpuFacts counting_fails(std::size_t cards, CudaError error, const std::string& words) {
+GpuFacts counting_fails(std::size_t cards, CudaError error) {
   GpuFacts facts = machine(cards, 0);
-  facts.cuda->error = {"CUDA error " + std::to_string(error.code) + ": " + words, error.name};
+  facts.cuda->error = "CUDA error " + std::to_string(error.code) + ": " + error.words;
   return facts;
 }
 
-GpuFacts no_device(std::size_t cards) {
-  return counting_fails(cards, k_cuda_no_device, "no CUDA-capable device is detected");
-}
+GpuFacts no_device(std::size_t cards) { return counting_fails(cards, k_cuda_no_device); }
+
+// LibTorch's message for it.
+std::string by_libtorch(CudaError error) { return std::string("CUDA error: ") + error.words; }
 
 // The second of two GPUs fails. It has the longest name of any so far.
-GpuFacts second_fails(CudaError error, const std::string& words) {
+GpuFacts second_fails(const std::string& error) {
   GpuFacts facts = machine(2, 2);
   facts.gpus[1].model =
-      "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition, compute capability 12.0";
-  facts.gpus[1].memory_bytes.reset();
-  facts.gpus[1].error = {words, error.name};
+      "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition, compute capability 12.0, "
+      "95.6 GiB";
+  facts.gpus[1].error = error;
   return facts;
 }
 
@@ -96,8 +101,7 @@ TEST(Explain, NamesTheGpusThatCanBeUsed) {
 
 TEST(Explain, NamesEqualGpusTogether) {
   GpuFacts facts = machine(9, 9);
-  facts.gpus[8].model = "NVIDIA L4, compute capability 8.9";
-  facts.gpus[8].memory_bytes = 23'609'475'072;
+  facts.gpus[8].model = "NVIDIA L4, compute capability 8.9, 22.0 GiB";
   expect_explains(explain(facts),
                   {"9 GPUs can be used",
                    "cuda:0 to cuda:7 (NVIDIA H200, compute capability 9.0, 139.8 GiB each)"},
@@ -144,8 +148,7 @@ TEST(Explain, SaysThatTheLinkerDroppedLibtorchCuda) {
 }
 
 TEST(Explain, SaysThatThereIsNoDriver) {
-  GpuFacts facts =
-      counting_fails(0, k_cuda_insufficient_driver, "CUDA driver version is insufficient");
+  GpuFacts facts = counting_fails(0, k_cuda_insufficient_driver);
   facts.cuda->driver_version.clear();
   facts.report.problem =
       "No NVIDIA driver was found (libnvidia-ml.so.1: cannot open shared object file). If this "
@@ -162,16 +165,14 @@ TEST(Explain, LeavesTheDriversOwnProblemWhole) {
 }
 
 TEST(Explain, SaysThatOnlyThePartOfTheDriverForComputingIsMissing) {
-  GpuFacts facts =
-      counting_fails(1, k_cuda_insufficient_driver, "CUDA driver version is insufficient");
+  GpuFacts facts = counting_fails(1, k_cuda_insufficient_driver);
   facts.cuda->driver_version.clear();
   expect_explains(explain(facts), {"The driver sees 1 GPU", "libcuda.so.1, is not found"},
                   {"NVIDIA_DRIVER_CAPABILITIES=compute,utility", "libnvidia-compute"});
 }
 
 TEST(Explain, NamesBothVersionsWhenTheDriverIsTooOld) {
-  GpuFacts facts =
-      counting_fails(1, k_cuda_insufficient_driver, "CUDA driver version is insufficient");
+  GpuFacts facts = counting_fails(1, k_cuda_insufficient_driver);
   facts.report.driver_version = "550.54.14";
   facts.cuda->driver_version = "12.4";
   expect_explains(explain(facts),
@@ -191,59 +192,60 @@ TEST(Explain, QuotesTheVisibleDevicesThatHideEveryGpu) {
 }
 
 TEST(Explain, KeepsLongVisibleDevicesShort) {
-  GpuFacts facts = counting_fails(2, k_cuda_invalid_device, "invalid device ordinal");
+  GpuFacts facts = counting_fails(2, k_cuda_invalid_device);
   facts.visible_devices = std::string(1'000'000, '\n');
   expect_explains(explain(facts), {"CUDA_VISIBLE_DEVICES=\"\\x0a"}, {"Unset it"});
 }
 
 TEST(Explain, DoesNotBlameVisibleDevicesForAnotherError) {
-  GpuFacts facts = counting_fails(8, k_cuda_system_not_ready, "system not yet initialized");
+  GpuFacts facts = counting_fails(8, k_cuda_system_not_ready);
   facts.visible_devices = "0";
   EXPECT_EQ(explain(facts).find("CUDA_VISIBLE_DEVICES"), std::string::npos);
 }
 
 TEST(Explain, GivesCudasOwnErrorAndTheNextStep) {
-  struct Case {
-    CudaError error;
-    std::string words, next_step;
-  };
-  const std::vector<Case> cases = {
-      {k_cuda_stub_library, "CUDA driver is a stub library", "lib64/stubs"},
-      {k_cuda_no_device, "no CUDA-capable device is detected", "MIG"},
-      {k_cuda_operating_system, "OS call failed or operation not supported on this OS",
-       "modprobe nvidia_uvm"},
-      {k_cuda_system_not_ready, "system not yet initialized", "start nvidia-fabricmanager"},
-      {k_cuda_compat_not_supported, "forward compatibility was attempted on non supported HW",
-       "LD_LIBRARY_PATH"},
-      {k_cuda_unknown, "unknown error", "modprobe nvidia_uvm"},
-      {k_cuda_initialization, "initialization error", "forked"},
-      {k_cuda_out_of_memory, "out of memory", "ulimit -v"},
-      {k_cuda_devices_unavailable, "CUDA-capable device(s) is/are busy or unavailable",
-       "--compute-mode=DEFAULT"},
-      {k_cuda_ecc, "uncorrectable ECC error encountered", "`sudo dmesg | grep NVRM`"}};
-  for (const auto& [error, words, next_step] : cases) {
+  const std::vector<std::pair<CudaError, std::string>> next_steps = {
+      {k_cuda_stub_library, "lib64/stubs"},
+      {k_cuda_no_device, "MIG"},
+      {k_cuda_operating_system, "modprobe nvidia_uvm"},
+      {k_cuda_system_not_ready, "start nvidia-fabricmanager"},
+      {k_cuda_compat_not_supported, "LD_LIBRARY_PATH"},
+      {k_cuda_unknown, "modprobe nvidia_uvm"},
+      {k_cuda_initialization, "forked"},
+      {k_cuda_out_of_memory, "ulimit -v"},
+      {k_cuda_devices_unavailable, "--compute-mode=DEFAULT"},
+      {k_cuda_ecc, "`sudo dmesg | grep NVRM`"}};
+  for (const auto& [error, next_step] : next_steps) {
     expect_explains(
-        explain(counting_fails(8, error, words)),
-        {"The driver sees 8 GPUs", "CUDA error " + std::to_string(error.code) + ": " + words},
+        explain(counting_fails(8, error)),
+        {"The driver sees 8 GPUs", "CUDA error " + std::to_string(error.code) + ": " + error.words},
         {next_step});
   }
 }
 
 TEST(Explain, GivesTheErrorThatCudaHasGotSinceLibTorchCounted) {
   GpuFacts facts = machine(2, 2);
-  facts.cuda->error = {"CUDA error 3: initialization error", k_cuda_initialization.name};
+  facts.cuda->error = "CUDA error 3: initialization error";
   for (auto& gpu : facts.gpus)
-    gpu.error = {"CUDA driver initialization failed, you might not have a CUDA gpu"};
+    gpu.error = "CUDA driver initialization failed, you might not have a CUDA gpu";
   expect_explains(explain(facts), {"LibTorch counted 2 GPUs", "CUDA error 3"},
                   {"forked", "\"spawn\""});
 }
 
 TEST(Explain, DoubtsTheAllocatorsSettingsWhereTheyAreSet) {
-  GpuFacts facts = second_fails(k_cuda_not_supported, std::string(1000, 'y'));
-  facts.allocator_settings = "PYTORCH_CUDA_ALLOC_CONF=\"" + std::string(1000, 'x') + '"';
-  expect_explains(explain(facts), {"yyy...", "PYTORCH_CUDA_ALLOC_CONF=\"xxx"}, {"unset it"});
-  facts.gpus[1].error.name = k_cuda_launch_failure.name;
-  EXPECT_EQ(explain(facts).find("ALLOC_CONF"), std::string::npos);
+  const std::string settings = "PYTORCH_CUDA_ALLOC_CONF=\"" + std::string(1000, 'x') + '"';
+  for (const std::string& error :
+       {by_libtorch(k_cuda_not_supported) + ": " + std::string(1000, 'y'),
+        "Unrecognized key 'foo'"s, "CUDA driver error: invalid device ordinal"s}) {
+    GpuFacts facts = second_fails(error);
+    facts.allocator_settings = settings;
+    expect_explains(explain(facts), {"PYTORCH_CUDA_ALLOC_CONF=\"xxx"}, {"unset it"});
+  }
+  for (const auto error : {k_cuda_launch_failure, k_cuda_operating_system, k_cuda_out_of_memory}) {
+    GpuFacts facts = second_fails(by_libtorch(error));
+    facts.allocator_settings = settings;
+    EXPECT_EQ(explain(facts).find("ALLOC_CONF"), std::string::npos);
+  }
 }
 
 TEST(Explain, SaysThatAnEarlierCountIsKept) {
@@ -252,46 +254,40 @@ TEST(Explain, SaysThatAnEarlierCountIsKept) {
 
 TEST(Explain, NamesTheArchitectureThatLibTorchHasNoCodeFor) {
   GpuFacts facts = machine(1, 1);
-  facts.gpus[0].model = "NVIDIA GeForce GTX 750, compute capability 5.0";
-  facts.gpus[0].memory_bytes.reset();
-  facts.gpus[0].error = {"CUDA error: no kernel image is available for execution on the device",
-                         k_cuda_no_kernel_image.name};
+  facts.gpus[0].model = "NVIDIA GeForce GTX 750, compute capability 5.0, 2.0 GiB";
+  facts.gpus[0].error = by_libtorch(k_cuda_no_kernel_image);
   expect_explains(
       explain(facts),
       {"Of 1 GPU counted, 0 can be used", "cuda:0", "compute capability 5.0", "no code"},
       {"an older CUDA", "TORCH_CUDA_ARCH_LIST"});
-  expect_explains(
-      explain(second_fails(k_cuda_no_kernel_image, "CUDA error: no kernel image is available")),
-      {"Of 2 GPUs counted, 1 can be used", "cuda:1", "compute capability 12.0"},
-      {"a newer LibTorch", "TORCH_CUDA_ARCH_LIST"});
+  expect_explains(explain(second_fails(by_libtorch(k_cuda_no_kernel_image))),
+                  {"Of 2 GPUs counted, 1 can be used", "cuda:1", "compute capability 12.0"},
+                  {"a newer LibTorch", "TORCH_CUDA_ARCH_LIST"});
 }
 
 TEST(Explain, SaysThatAGpuIsBusyInExclusiveMode) {
-  expect_explains(
-      explain(second_fails(k_cuda_devices_unavailable,
-                           "CUDA error: CUDA-capable device(s) is/are busy or unavailable")),
-      {"Of 2 GPUs counted, 1 can be used", "cuda:1", "busy", "exclusive"},
-      {"End that program", "--compute-mode=DEFAULT"});
+  expect_explains(explain(second_fails(by_libtorch(k_cuda_devices_unavailable))),
+                  {"Of 2 GPUs counted, 1 can be used", "cuda:1", "busy", "exclusive"},
+                  {"End that program", "--compute-mode=DEFAULT"});
 }
 
 TEST(Explain, GivesAGpusOwnErrorAndTheNextStep) {
-  expect_explains(
-      explain(second_fails(k_cuda_launch_failure, "CUDA error: unspecified launch failure")),
-      {"Of 2 GPUs counted, 1 can be used", "cuda:1", "unspecified launch failure"},
-      {"Restart the program", "`nvidia-smi`"});
-  expect_explains(
-      explain(second_fails(k_no_code, "CUDA out of memory. Tried " + std::string(1000, 'x'))),
-      {"cuda:1", "out of memory"}, {"what else uses the device"});
+  expect_explains(explain(second_fails(by_libtorch(k_cuda_launch_failure))),
+                  {"Of 2 GPUs counted, 1 can be used", "cuda:1", "unspecified launch failure"},
+                  {"Restart the program", "`nvidia-smi`"});
+  expect_explains(explain(second_fails("CUDA out of memory. Tried " + std::string(1000, 'x'))),
+                  {"cuda:1", "out of memory"}, {"what else uses the device"});
 }
 
 TEST(Explain, DoesNotReadAnotherRuntimesCodesAsCudas) {
-  GpuFacts facts = second_fails(k_cuda_no_kernel_image, "HIP error: invalid kernel file");
+  GpuFacts facts = second_fails("HIP error: no kernel image is available");
   facts.cuda.reset();
-  expect_explains(explain(facts), {"invalid kernel file"}, {"Restart the program"});
+  expect_explains(explain(facts), {"HIP error: no kernel image is available"},
+                  {"Restart the program"});
 }
 
 TEST(Explain, GivesTheErrorOfAnotherAcceleratorWithoutDevices) {
-  GpuFacts facts{.kind = "xpu", .error = {"No XPU devices are available"}};
+  GpuFacts facts{.kind = "xpu", .error = "No XPU devices are available"};
   facts.report.problem = "No NVIDIA driver was found.";
   expect_explains(explain(facts), {"built for xpu", "No XPU devices are available"},
                   {"driver is installed", "may open the device"});

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 namespace use_gpu::detail {
 namespace {
 
@@ -86,6 +88,29 @@ TEST(NumberRanges, ShortensRuns) {
 TEST(Hex, GivesTwoDigitsForEachByte) {
   EXPECT_EQ(hex({}), "");
   EXPECT_EQ(hex(std::as_bytes(std::span("\x07\xfa", 2))), "07fa");
+}
+
+std::string printed_table(const TextTable& rows) {
+  std::ostringstream text;
+  print_table(text, rows);
+  return text.str();
+}
+
+TEST(TextTable, AlignsTextToTheLeftAndNumbersToTheRight) {
+  EXPECT_EQ(
+      printed_table(
+          {{"name", "bytes", "device"}, {"0.weight", "12", "cpu"}, {"b", "1234567", "cuda:0"}}),
+      "name        bytes  device\n"
+      "0.weight       12  cpu\n"
+      "b         1234567  cuda:0\n");
+}
+
+TEST(TextTable, PrintsItsHeaderAlone) {
+  EXPECT_EQ(printed_table({{"name", "bytes"}}), "name  bytes\n");
+}
+
+TEST(TextTable, KeepsEmptyCells) {
+  EXPECT_EQ(printed_table({{"a", "b"}, {"", "x"}, {"y", ""}}), "a  b\n   x\ny\n");
 }
 
 }  // namespace

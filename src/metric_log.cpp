@@ -123,7 +123,6 @@ class detail::MetricBlocks {
     take(blocks_[filling_], values);  // the older one
     take(blocks_[1 - filling_], values);
     auto all = values;
-    if (places_.empty()) return all;
     const AllowTransfers certain;
     append(all, blocks_[filling_].on_device.narrow(0, 0, written()).to(at::kCPU), places_);
     return all;
@@ -163,20 +162,17 @@ class detail::MetricBlocks {
     if (pending_.empty()) return;
     const at::AutoDispatchBelowADInplaceOrView detached;
     const c10::StreamGuard current(stream_);
-    std::vector<std::int32_t*> unknown;  // the places of the pending values
+    std::vector<std::int32_t> places(pending_.size());
+    auto next = static_cast<std::int32_t>(written());
+    for (const auto& group : buckets(pending_)) {  // of one dtype each
+      blocks_[filling_]
+          .on_device.narrow(0, next, std::ssize(group))
+          .copy_(flatten(select(pending_, group)));
+      for (const auto i : group) places[i] = next++;
+    }
+    auto known = places.begin();
     for (auto& place : places_) {
-      if (place == k_pending) unknown.push_back(&place);
-    }
-    const auto groups = buckets(pending_);  // of one dtype each
-    auto next = written();
-    for (const auto& group : groups) {
-      const auto count = std::ssize(group);
-      blocks_[filling_].on_device.narrow(0, next, count).copy_(flatten(select(pending_, group)));
-      next += count;
-    }
-    next = written();
-    for (const auto& group : groups) {
-      for (const auto i : group) *unknown[i] = static_cast<std::int32_t>(next++);
+      if (place == k_pending) place = *known++;
     }
     pending_.clear();
   }
@@ -228,11 +224,8 @@ MetricLog& MetricLog::operator=(MetricLog&& other) noexcept = default;
 
 void MetricLog::push(const at::Tensor& value) {
   check(value, device_);
-  if (blocks_) {
-    blocks_->push(value, /*may_keep=*/false, values_);
-  } else {
-    values_.push_back(value.item().toDouble());
-  }
+  if (!blocks_) return values_.push_back(value.item().toDouble());
+  blocks_->push(value, /*may_keep=*/false, values_);
 }
 
 void MetricLog::push(at::Tensor&& value) {

@@ -9,9 +9,10 @@
 #include <torch/csrc/autograd/function.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
+#include <cstdint>
 #include <cstdlib>
+#include <initializer_list>
 #include <optional>
 #include <sstream>
 #include <string_view>
@@ -32,44 +33,19 @@ struct ForwardCalls : c10::WarningHandler {
     for (std::string line; std::getline(lines, line);) {
       const auto number = std::min(line.rfind("(0x"), line.rfind("[0x"));
       if (!line.starts_with("frame #") || number == line.npos) continue;
-      calls.push_back(std::strtoull(line.c_str() + number + 1, nullptr, 16) - 1);
+      calls.push_back(std::bit_cast<void*>(std::strtoull(line.c_str() + number + 1, nullptr, 16)));
     }
   }
-  std::vector<std::uintptr_t> calls;
+  std::vector<void*> calls;
 };
 
-std::vector<std::uintptr_t> forward_calls(torch::autograd::Node& step) {
+std::vector<void*> forward_calls(torch::autograd::Node& step) {
   ForwardCalls handler;
   const c10::WarningUtils::WarningHandlerGuard guard(&handler);
   torch::autograd::AnomalyMetadata copy = *step.metadata();
   copy.assign_parent(nullptr);  // whose calls would follow, in a backward pass of a backward pass
   copy.print_stack("");
   return handler.calls;
-}
-
-// Whether the function is in that namespace. Its name is mangled (Itanium C++ ABI, section 5.1) or
-// not.
-bool is_in(std::string_view name_space, std::string_view name) {
-  if (!name.starts_with("_Z")) return name.starts_with(std::string(name_space) + "::");
-  // Z: what a function contains has the function's scope. N: nested. Then what a member is.
-  const auto scope = std::min(name.find_first_not_of("ZNrVKROH", 1), name.size());
-  const bool is_nested = name.find('N') < scope;
-  name.remove_prefix(scope);
-  if (name.starts_with('S')) return name_space == "std";  // the abbreviations St, Sa, Ss ...
-  return is_nested && name.starts_with(std::to_string(name_space.size()).append(name_space));
-}
-
-// Whether the frame is of LibTorch, of this library, or of C++ and C: what stands between a
-// transfer and the code that wants it. Inline functions of these are in the program itself; and
-// their libraries have functions without a name.
-bool is_between(const Frame& frame) {
-  constexpr std::string_view k_libraries[] = {
-      "libtorch", "libc10", "libuse_gpu", "libuse_gpu_communicator", "libstdc++", "libc"};
-  constexpr std::string_view k_namespaces[] = {"at", "c10", "torch", "use_gpu", "std", "__gnu_cxx"};
-  const std::string_view object = frame.object;
-  return object.starts_with("libtorch_") || object.starts_with("libc10_") ||
-         std::ranges::count(k_libraries, object.substr(0, object.find(".so"))) > 0 ||
-         std::ranges::any_of(k_namespaces, [&](auto each) { return is_in(each, frame.function); });
 }
 
 // A demangled name without its return type and its parameters.
@@ -88,19 +64,33 @@ std::string shortened(const std::string& name) {
   return name.substr(begin + 1, end - begin - 1);
 }
 
-// For people; "(...)" stands for the parameters.
-std::string readable(const std::string& function) {
-  std::string name =
-      function.starts_with("_Z") ? shortened(c10::demangle(function.c_str())) : function;
-  c10::ReplaceAll(name, "(anonymous namespace)::", "");
-  c10::ReplaceAll(name, "(anonymous)::", "");
-  return clipped(name, k_longest_name) + "(...)";
+// The function with its namespaces.
+std::string full_name(const std::string& function) {
+  return function.starts_with("_Z") ? shortened(c10::demangle(function.c_str())) : function;
 }
 
+bool starts_with_any(std::string_view text, std::initializer_list<std::string_view> starts) {
+  return std::ranges::any_of(starts, [&](auto start) { return text.starts_with(start); });
+}
+
+// Whether the frame is of LibTorch, of this library, or of C++ and C: what stands between a
+// transfer and the code that wants it. Inline functions of these are in the program itself; and
+// their libraries have functions without a name.
+bool is_between(const Frame& frame) {
+  return starts_with_any(frame.object,
+                         {"libtorch.", "libtorch_", "libc10.", "libc10_", "libuse_gpu.",
+                          "libuse_gpu_communicator.", "libstdc++.", "libc."}) ||
+         starts_with_any(full_name(frame.function),
+                         {"at::", "c10::", "torch::", "use_gpu::", "std::", "__gnu_cxx::"});
+}
+
+// For people; "(...)" stands for the parameters.
 std::string text_of(const Frame& frame) {
+  std::string name = full_name(frame.function);
+  c10::ReplaceAll(name, "(anonymous namespace)::", "");
   std::ostringstream text;
-  text << (frame.function.empty() ? frame.object : readable(frame.function));
-  if (frame.function.empty() || frame.file.empty()) {
+  text << (name.empty() ? frame.object : clipped(name, k_longest_name) + "(...)");
+  if (frame.file.empty()) {
     text << " + 0x" << std::hex << frame.offset;
   } else {
     text << ' ' << frame.file << ':' << frame.line;
@@ -108,10 +98,10 @@ std::string text_of(const Frame& frame) {
   return text.str();
 }
 
-std::string first_name(const std::vector<std::uintptr_t>& calls, const Symbols& symbols) {
+std::string first_name(const std::vector<void*>& calls, const Symbols& symbols) {
   std::optional<Frame> nameless;  // the first such; a caller in the same program says more
-  for (const std::uintptr_t address : calls) {
-    for (const Frame& frame : symbols(address)) {
+  for (void* const call : calls) {
+    for (const Frame& frame : symbols(std::bit_cast<std::uintptr_t>(call) - 1)) {
       const bool is_backward = frame.function.starts_with("_ZN5torch8autograd6Engine");
       if (is_backward) return nameless ? text_of(*nameless) : "backward";
       if (is_between(frame)) continue;
@@ -126,14 +116,12 @@ std::string first_name(const std::vector<std::uintptr_t>& calls, const Symbols& 
 }  // namespace
 
 CallStack CallStack::here() {
-  std::array<void*, 256> calls{};
-  const int count = backtrace(calls.data(), static_cast<int>(calls.size()));
   CallStack stack;
-  for (int i = 0; i < count; ++i)
-    stack.calls.push_back(std::bit_cast<std::uintptr_t>(calls[i]) - 1);
-  const bool is_known = torch::autograd::AnomalyMode::is_enabled();
-  const auto step = is_known ? torch::autograd::get_current_node() : nullptr;
-  if (step) stack.forward = forward_calls(*step);
+  stack.calls.resize(256);
+  const int count = backtrace(stack.calls.data(), 256);
+  stack.calls.resize(static_cast<std::size_t>(count));
+  const auto step = torch::autograd::get_current_node();
+  if (step && torch::autograd::AnomalyMode::is_enabled()) stack.forward = forward_calls(*step);
   return stack;
 }
 

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <compare>
-#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -13,11 +12,11 @@
 
 namespace use_gpu::detail {
 
-/// The calls that a thread is in: an address in the instruction of each, the innermost first.
+/// The calls that a thread is in: where each returns to, the innermost first.
 struct CallStack {
-  std::vector<std::uintptr_t> calls;
+  std::vector<void*> calls;
   /// In a backward pass in LibTorch's anomaly mode: those that made its step in the forward pass.
-  std::vector<std::uintptr_t> forward;
+  std::vector<void*> forward;
 
   /// Of this thread, now.
   static CallStack here();

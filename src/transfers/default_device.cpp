@@ -18,53 +18,39 @@
 namespace USE_GPU_EXPORT use_gpu {
 namespace {
 
-// The argument that gets the DefaultDeviceGuard's device; null if the call names one, or if it is
-// the CPU anyway.
-c10::IValue* missing_device(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  const auto& wanted = detail::DispatchState::current().factory_device;
-  if (!wanted || wanted->is_cpu()) return nullptr;
-  const auto& arguments = op.schema().arguments();
-  const auto first = stack->size() - arguments.size();
-  const auto argument = [&](const char* name) {
-    return &(*stack)[first + static_cast<std::size_t>(*op.schema().argumentIndexWithName(name))];
-  };
-  const auto& pinned = *argument("pin_memory");
-  const bool is_pinned = pinned.isBool() && pinned.toBool();
-  return argument("device")->isNone() && !is_pinned ? argument("device") : nullptr;
-}
-
-void factory(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-  if (auto* const device = missing_device(op, stack))
-    *device = *detail::DispatchState::current().factory_device;
-  op.redispatchBoxed(keys & detail::k_keys_below, stack);
-}
-
 template <class... Value>
-bool is_tensor_of(const void* function) {
-  const auto start_of = [](auto* overload) { return reinterpret_cast<const void*>(overload); };
-  return ((function ==
-           start_of(static_cast<at::Tensor (*)(at::ArrayRef<Value>, const at::TensorOptions&)>(
-               &at::tensor))) ||
-          ...);
+std::array<const void*, sizeof...(Value)> starts_of_at_tensor() {
+  return {reinterpret_cast<const void*>(
+      static_cast<at::Tensor (*)(at::ArrayRef<Value>, const at::TensorOptions&)>(&at::tensor))...};
 }
 
 // Whether at::tensor(values) has made this call. It writes the values from the host and would crash
 // on a GPU, but only the stack tells it from other callers of at::empty.
 bool is_called_by_at_tensor() {
+  static const auto overloads =
+      starts_of_at_tensor<bool, std::uint8_t, std::int8_t, std::int16_t, int, std::int64_t, float,
+                          double, c10::Half, c10::BFloat16, c10::complex<float>,
+                          c10::complex<double>>();
   std::array<void*, 10> calls{};  // the dispatcher's are fewer than ten
   const int count = backtrace(calls.data(), static_cast<int>(calls.size()));
   return std::any_of(calls.begin(), calls.begin() + count, [](void* call) {
-    return is_tensor_of<bool, std::uint8_t, std::int8_t, std::int16_t, int, std::int64_t, float,
-                        double, c10::Half, c10::BFloat16, c10::complex<float>,
-                        c10::complex<double>>(_Unwind_FindEnclosingFunction(call));
+    return std::ranges::count(overloads, _Unwind_FindEnclosingFunction(call)) > 0;
   });
 }
 
-// The tensor of at::tensor(values) stays on the host, as torch::tensor's does.
-void empty(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-  auto* const device = missing_device(op, stack);
-  if (device != nullptr && !is_called_by_at_tensor())
-    *device = *detail::DispatchState::current().factory_device;
+// Creates the tensor on the DefaultDeviceGuard's device, unless the call names one, or must have it
+// on the host: pinned memory, and at::tensor(values) as torch::tensor(values).
+void factory(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  const auto& schema = op.schema();
+  const auto argument = [&](const char* name) -> c10::IValue& {
+    const auto i = static_cast<std::size_t>(*schema.argumentIndexWithName(name));
+    return torch::jit::peek(stack, i, schema.arguments().size());
+  };
+  const auto& wanted = detail::DispatchState::current().factory_device;
+  if (wanted && !wanted->is_cpu() && argument("device").isNone() &&
+      !argument("pin_memory").toOptional<bool>().value_or(false) &&
+      !(schema.name() == "aten::empty" && is_called_by_at_tensor()))
+    argument("device") = *wanted;
   op.redispatchBoxed(keys & detail::k_keys_below, stack);
 }
 
@@ -102,9 +88,7 @@ TORCH_LIBRARY_IMPL(aten, DeferredInit, library) {
     const auto op = dispatcher.findSchema(operation);
     if (!op || operation.getNamespace() != "aten") continue;
     const std::string name = c10::toString(operation);
-    if (name == "aten::empty.memory_format") {
-      library.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&empty>());
-    } else if (is_factory(op->schema())) {
+    if (is_factory(op->schema())) {
       library.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&factory>());
     } else if (has_seed(op->schema())) {
       library.impl(name.c_str(),

@@ -17,7 +17,7 @@ std::string file_name(const char* path) {
   return path == nullptr ? "" : std::filesystem::path(path).filename().string();
 }
 
-// The entry's names from its outermost namespace on: "::train::Net::forward".
+// The entry's name with those of its scopes: "train::Net::forward".
 std::string qualified_name(Dwarf_Die entry) {
   // An inlined or a separate definition refers to its declaration, which is in the scopes.
   Dwarf_Attribute reference;
@@ -25,19 +25,13 @@ std::string qualified_name(Dwarf_Die entry) {
           dwarf_attr(&entry, DW_AT_specification, &reference) != nullptr) &&
          dwarf_formref_die(&reference, &entry) != nullptr) {
   }
-  std::string name;
+  const char* const own = dwarf_diename(&entry);
+  std::string name = own != nullptr ? own : "(anonymous namespace)";
   Dwarf_Die* scopes = nullptr;
-  const int count = dwarf_getscopes_die(&entry, &scopes);
-  for (int i = 0; i < count - 1; ++i) {  // the last is the unit
-    const int tag = dwarf_tag(&scopes[i]);
-    if (tag == DW_TAG_lexical_block) continue;
-    if (i > 0 && tag == DW_TAG_subprogram) {  // its own scopes are those of its declaration
-      name = qualified_name(scopes[i]) + name;
-      break;
-    }
-    const char* const own = dwarf_diename(&scopes[i]);
-    name = "::" + std::string(own != nullptr ? own : "(anonymous)") + name;
-  }
+  const int unit = dwarf_getscopes_die(&entry, &scopes) - 1;  // the last of them
+  int parent = 1;
+  while (parent < unit && dwarf_tag(&scopes[parent]) == DW_TAG_lexical_block) ++parent;
+  if (parent < unit) name = qualified_name(scopes[parent]) + "::" + name;
   std::free(scopes);
   return name;
 }
@@ -47,7 +41,7 @@ std::string function_name(Dwarf_Die& function) {
   Dwarf_Attribute attribute;
   const char* const mangled =
       dwarf_formstring(dwarf_attr_integrate(&function, DW_AT_linkage_name, &attribute));
-  return mangled != nullptr ? mangled : qualified_name(function).erase(0, 2);
+  return mangled != nullptr ? mangled : qualified_name(function);
 }
 
 // Adds the functions that contain the address, the innermost inlined one first. (dwarf_getscopes
@@ -68,14 +62,12 @@ void add_functions(Dwarf_Die& parent, Dwarf_Addr address, std::vector<Dwarf_Die>
 }
 
 // Sets the frame's place to where an inlined function was called.
-void set_call(Frame& frame, Dwarf_Die& inlined, Dwarf_Die& unit) {
+void set_call(Frame& frame, Dwarf_Die& inlined, Dwarf_Files* files) {
   Dwarf_Attribute attribute;
   Dwarf_Word file = 0, line = 0;
   dwarf_formudata(dwarf_attr(&inlined, DW_AT_call_file, &attribute), &file);
   dwarf_formudata(dwarf_attr(&inlined, DW_AT_call_line, &attribute), &line);
-  Dwarf_Files* files = nullptr;
-  const bool has_files = dwarf_getsrcfiles(&unit, &files, nullptr) == 0;
-  frame.file = has_files ? file_name(dwarf_filesrc(files, file, nullptr, nullptr)) : "";
+  frame.file = file_name(dwarf_filesrc(files, file, nullptr, nullptr));
   frame.line = static_cast<int>(line);
 }
 
@@ -118,6 +110,8 @@ std::vector<Frame> frames_at(Dwfl* process, Dwarf_Addr address) {
     dwarf_lineno(line, &frame.line);
     frame.file = file_name(dwarf_linesrc(line, nullptr, nullptr));
   }
+  Dwarf_Files* files = nullptr;  // without a line table none, of which no name is known
+  dwarf_getsrcfiles(unit, &files, nullptr);
   std::vector<Frame> frames;
   for (Dwarf_Die& function : functions) {
     if (dwarf_tag(&function) == DW_TAG_subprogram) break;
@@ -126,7 +120,7 @@ std::vector<Frame> frames_at(Dwfl* process, Dwarf_Addr address) {
     const bool has_scope = inlined.starts_with("_Z") || inlined.find("::") != inlined.npos;
     if (has_scope || frame.file == file_name(dwarf_diename(unit)))
       frames.push_back({inlined, frame.file, frame.line, frame.object});
-    set_call(frame, function, *unit);
+    set_call(frame, function, files);
   }
   frames.push_back(frame);
   return frames;
@@ -147,9 +141,9 @@ Symbols loaded_symbols() {
   dwfl_report_end(process.get(), nullptr, nullptr);
   return [process,
           known = std::map<std::uintptr_t, std::vector<Frame>>()](std::uintptr_t address) mutable {
-    const auto [found, is_new] = known.try_emplace(address);
-    if (is_new) found->second = frames_at(process.get(), address);
-    return found->second;
+    auto& frames = known[address];
+    if (frames.empty()) frames = frames_at(process.get(), address);
+    return frames;
   };
 }
 

@@ -2,6 +2,7 @@
 #include "transfers/transfer_counts.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <ostream>
 #include <tuple>
@@ -27,7 +28,7 @@ std::vector<TransferSite> TransferCounts::sites() const {
   for (const auto* const each : tallies) {
     const auto& [key, tally] = *each;
     const auto& [stack, kind] = key;
-    if (tally.copies == 0 && tally.item_reads == 0) continue;  // under way, or it failed
+    if (tally.is_empty()) continue;  // under way, or it failed
     const std::string where = call_site(stack, symbols);
     TransferSite& site =
         found.try_emplace({where, kind}, TransferSite{where, kind, 0, 0, 0}).first->second;
@@ -37,9 +38,9 @@ std::vector<TransferSite> TransferCounts::sites() const {
   }
   std::vector<TransferSite> sites;
   for (auto& [key, site] : found) sites.push_back(std::move(site));
-  std::ranges::sort(sites, [](const TransferSite& a, const TransferSite& b) {
-    return std::tie(b.bytes, b.item_reads, b.copies, a.where) <
-           std::tie(a.bytes, a.item_reads, a.copies, b.where);
+  // They are in order of their places.
+  std::ranges::stable_sort(sites, std::greater(), [](const TransferSite& site) {
+    return std::tuple(site.bytes, site.item_reads, site.copies);
   });
   return sites;
 }

@@ -18,6 +18,8 @@ namespace use_gpu::detail {
 
 /// Of one direction. Backward passes add from several threads.
 struct TransferTally {
+  [[nodiscard]] bool is_empty() const { return copies == 0 && item_reads == 0; }
+
   std::atomic<std::int64_t> copies = 0;
   std::atomic<std::int64_t> item_reads = 0;  // device to host
   std::atomic<std::uint64_t> bytes = 0;

@@ -38,53 +38,44 @@ std::size_t bytes_sent(const at::Tensor& target, const at::Tensor& source) {
   return static_cast<std::size_t>(target.numel()) * itemsize;
 }
 
-// A transfer that is about to happen. Within it the key is off: nested operations are part of it.
-class Transfer {
- public:
-  // Does what the innermost guard says, `describe` being what people read then. Looks up where the
-  // transfer counts before it happens, as that needs memory: in the total of each ledger, and in the
-  // call site of those that want it.
-  template <class Describe>
-  Transfer(TransferDirection kind, const Describe& describe) {
-    const auto& state = detail::DispatchState::current();
-    const auto wanted = state.policy[static_cast<std::size_t>(kind)];
-    if (wanted == OnTransfer::forbid)
-      throw TransferForbidden("Forbidden by a TransferGuard: " + describe());
-    if (wanted == OnTransfer::log)
-      log_message(LogLevel::warning, "Implicit transfer: " + describe());
-    std::optional<detail::CallStack> stack;
-    for (const auto& ledger : state.ledgers) {
-      tallies_.push_back(&ledger->totals[static_cast<std::size_t>(kind)]);
-      if (!ledger->has_sites) continue;
-      if (!stack) stack = detail::CallStack::here();
-      tallies_.push_back(&ledger->of(*stack, kind));
-    }
+// Does a transfer, or what the innermost guard says instead, `describe` being what people read then.
+// `work` runs with the key off: nested operations are part of the transfer. Returns where it counts:
+// in the total of each ledger, and in the call site of those that want it.
+template <class Describe, class Work>
+c10::SmallVector<detail::TransferTally*, 4> transfer(TransferDirection kind,
+                                                     const Describe& describe, const Work& work) {
+  const auto index = static_cast<std::size_t>(kind);
+  const auto& state = detail::DispatchState::current();
+  const auto wanted = state.policy[index];
+  if (wanted == OnTransfer::forbid)
+    throw TransferForbidden("Forbidden by a TransferGuard: " + describe());
+  if (wanted == OnTransfer::log) log_message(LogLevel::warning, "Implicit transfer: " + describe());
+  c10::SmallVector<detail::TransferTally*, 4> tallies;  // found before it happens: it takes memory
+  std::optional<detail::CallStack> stack;
+  for (const auto& ledger : state.ledgers) {
+    tallies.push_back(&ledger->totals[index]);
+    if (!ledger->has_sites) continue;
+    if (!stack) stack = detail::CallStack::here();
+    tallies.push_back(&ledger->of(*stack, kind));
   }
+  const c10::impl::ExcludeDispatchKeyGuard off(detail::k_dispatch_key);
+  work();
+  return tallies;
+}
 
-  // It has happened.
-  void count(std::int64_t copies, std::uint64_t bytes, std::int64_t item_reads) const {
-    for (detail::TransferTally* tally : tallies_) {
-      tally->copies += copies;
-      tally->bytes += bytes;
-      tally->item_reads += item_reads;
-    }
-  }
-
- private:
-  c10::SmallVector<detail::TransferTally*, 4> tallies_;
-  const c10::impl::ExcludeDispatchKeyGuard off_{detail::k_dispatch_key};
-};
-
-Transfer reading(const std::string& operation, const at::Tensor& x) {
-  return {TransferDirection::device_to_host, [&] {
-            return operation + " reads from " + x.device().str() + " to cpu (" +
-                   std::string(c10::getDtypeNames(x.scalar_type()).first) + ", " +
-                   std::to_string(detail::bytes_of(x)) +
-                   " bytes) and waits for the device, as printing, item(), bool conversions and "
-                   "results of unknown size do. Keep the value on the device, for example in a "
-                   "use_gpu::MetricLog; if intended, open a use_gpu::AllowTransfers scope around "
-                   "it.";
-          }};
+// Does what reads that many values of x.
+template <class Work>
+void read(const std::string& operation, const at::Tensor& x, int values, const Work& work) {
+  const auto describe = [&] {
+    return operation + " reads from " + x.device().str() + " to cpu (" +
+           std::string(c10::getDtypeNames(x.scalar_type()).first) + ", " +
+           std::to_string(detail::bytes_of(x)) +
+           " bytes) and waits for the device, as printing, item(), bool conversions and results of "
+           "unknown size do. Keep the value on the device, for example in a use_gpu::MetricLog; if "
+           "intended, open a use_gpu::AllowTransfers scope around it.";
+  };
+  for (auto* const tally : transfer(TransferDirection::device_to_host, describe, work))
+    tally->item_reads += values;
 }
 
 // The kernels on the key.
@@ -98,13 +89,17 @@ at::Tensor& copy_(c10::DispatchKeySet keys, at::Tensor& self, const at::Tensor& 
     return at::redispatch::copy_(below, self, source, non_blocking);
   }
   const auto bytes = bytes_sent(self, source);
-  const Transfer transfer(direction(from, to), [&] {
+  const auto describe = [&] {
     return "copy_ of " + std::to_string(bytes) + " bytes from " + from.str() + " to " + to.str() +
            " is implicit. If intended, write use_gpu::to_device(x, device), or open a "
            "use_gpu::AllowTransfers scope around it.";
-  });
-  at::redispatch::copy_(below, self, source, non_blocking);
-  transfer.count(/*copies=*/1, bytes, /*item_reads=*/0);
+  };
+  const auto tallies = transfer(direction(from, to), describe,
+                                [&] { at::redispatch::copy_(below, self, source, non_blocking); });
+  for (auto* const tally : tallies) {
+    ++tally->copies;
+    tally->bytes += bytes;
+  }
   return self;
 }
 
@@ -113,9 +108,9 @@ bool is_on_device(const at::Tensor& x) { return x.defined() && is_transfer(x.dev
 [[gnu::noinline]] at::Scalar local_scalar_dense_elsewhere(c10::DispatchKeySet below,
                                                           const at::Tensor& self) {
   if (!is_on_device(self)) return at::redispatch::_local_scalar_dense(below, self);
-  const Transfer transfer = reading("item()", self);
-  auto value = at::redispatch::_local_scalar_dense(below, self);
-  transfer.count(0, 0, /*item_reads=*/1);
+  at::Scalar value;
+  read("item()", self, /*values=*/1,
+       [&] { value = at::redispatch::_local_scalar_dense(below, self); });
   return value;
 }
 
@@ -130,27 +125,6 @@ at::Scalar local_scalar_dense(c10::DispatchKeySet keys, const at::Tensor& self) 
   if (C10_LIKELY(k_plain_cpu.has_all(below))) return at::native::_local_scalar_dense_cpu(self);
   return local_scalar_dense_elsewhere(below, self);
 }
-
-// Operations whose kernels on a device read a size or a result back without telling the dispatcher.
-// clang-format off: several names to a line
-constexpr const char* k_reading_operations[] = {
-    "_coalesce",
-    "_unique",
-    "_unique2",
-    "bincount",
-    "equal",
-    "masked_select",
-    "masked_select.out",
-    "mode",
-    "mode.values",
-    "nonzero",
-    "nonzero.out",
-    "repeat_interleave.Tensor",
-    "unique_consecutive",
-    "unique_dim",
-    "unique_dim_consecutive",
-};
-// clang-format on
 
 // Whether two tensors share one memory, so LibTorch knows without reading that they are equal.
 bool is_same_memory(const at::Tensor& a, const at::Tensor& b) {
@@ -191,9 +165,7 @@ void reading_operation(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
   const auto name = op.schema().name().substr(sizeof("aten::") - 1);
   const int reads = is_on_device(self) ? reads_of(name, arguments) : 0;
   if (reads == 0) return op.redispatchBoxed(below, stack);
-  const Transfer transfer = reading(name, self);
-  op.redispatchBoxed(below, stack);
-  transfer.count(0, 0, reads);
+  read(name, self, reads, [&] { op.redispatchBoxed(below, stack); });
 }
 
 std::unique_ptr<detail::DispatchScope> scope_with(const std::array<OnTransfer, 3>& policy) {
@@ -205,7 +177,11 @@ std::unique_ptr<detail::DispatchScope> scope_with(const std::array<OnTransfer, 3
 TORCH_LIBRARY_IMPL(aten, DeferredInit, library) {
   library.impl("copy_", TORCH_FN(copy_));
   library.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense));
-  for (const char* name : k_reading_operations) {
+  // Their kernels on a device read a size or a result back without telling the dispatcher.
+  for (const char* name :
+       {"_coalesce", "_unique", "_unique2", "bincount", "equal", "masked_select",
+        "masked_select.out", "mode", "mode.values", "nonzero", "nonzero.out",
+        "repeat_interleave.Tensor", "unique_consecutive", "unique_dim", "unique_dim_consecutive"}) {
     library.impl(name, torch::CppFunction::makeFromBoxedFunction<&reading_operation>());
   }
 }
@@ -233,9 +209,7 @@ std::int64_t TransferLedger::item_reads() const {
 }
 
 bool TransferLedger::empty() const {
-  return std::ranges::all_of(counts_->totals, [](const auto& total) {
-    return total.copies == 0 && total.item_reads == 0;
-  });
+  return std::ranges::all_of(counts_->totals, &detail::TransferTally::is_empty);
 }
 
 std::vector<TransferSite> TransferLedger::sites() const { return counts_->sites(); }

@@ -15,7 +15,6 @@
 #include "copies/flat_buffers.hpp"
 #include "device/device_check.hpp"
 #include "device/device_cuda.hpp"
-#include "device/device_event.hpp"
 #include "messages/tensor_summary.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <use_gpu/parameters.hpp>
 
-#include <torch/nn/module.h>
 #include <use_gpu/transfers.hpp>
 
 #include <algorithm>
@@ -12,7 +11,6 @@
 #include "copies/bulk_copy.hpp"
 #include "copies/each_copy.hpp"
 #include "copies/flat_buffers.hpp"
-#include "messages/message.hpp"
 #include "network_tensors/named_tensors.hpp"
 #include "network_tensors/parameter_differences.hpp"
 #include "tensor_files/tensor_file_io.hpp"

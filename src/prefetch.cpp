@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "device/device_check.hpp"
-#include "device/device_event.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {
 namespace detail {

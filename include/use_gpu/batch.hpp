@@ -15,7 +15,6 @@
 
 #include <use_gpu/tensor.hpp>
 
-#include <array>
 #include <concepts>
 #include <cstddef>
 #include <map>
@@ -39,11 +38,6 @@ template <class, template <class...> class>
 inline constexpr bool is_a = false;
 template <class... T, template <class...> class Template>
 inline constexpr bool is_a<Template<T...>, Template> = true;
-
-template <class>
-inline constexpr bool is_array = false;
-template <class T, std::size_t size>
-inline constexpr bool is_array<std::array<T, size>> = true;
 
 // Calls the overload of the type's own namespace, if there is one: ours are hidden here.
 namespace own_overload {
@@ -81,7 +75,7 @@ class BatchMover {
       return all;
     } else if constexpr (is_a<T, std::optional>) {
       return x ? T((*this)(*x)) : T();
-    } else if constexpr (is_array<T> || is_a<T, std::pair> || is_a<T, std::tuple>) {
+    } else if constexpr (requires { std::tuple_size<T>::value; }) {  // array, pair, tuple
       return std::apply([this](const auto&... element) { return T{(*this)(element)...}; }, x);
     } else if constexpr (is_a<T, torch::data::Example>) {
       if constexpr (requires { x.target; }) {

@@ -36,8 +36,6 @@ class DefaultDeviceGuard {
   /// DeviceError if the device is not there.
   [[nodiscard]] explicit DefaultDeviceGuard(c10::Device device);
   ~DefaultDeviceGuard();
-  DefaultDeviceGuard(const DefaultDeviceGuard&) = delete;
-  DefaultDeviceGuard& operator=(const DefaultDeviceGuard&) = delete;
 
  private:
   std::unique_ptr<detail::DispatchScope> scope_;

@@ -92,8 +92,6 @@ class TransferLedger {
   /// One that records what the options ask for.
   [[nodiscard]] explicit TransferLedger(LedgerOptions options);
   ~TransferLedger();
-  TransferLedger(const TransferLedger&) = delete;
-  TransferLedger& operator=(const TransferLedger&) = delete;
 
   /// Copies between devices in that direction, and the bytes that were really sent. LibTorch
   /// expands a tensor before every copy, so the target's shape counts. It converts before a copy to
@@ -141,8 +139,6 @@ class TransferGuard {
   /// Forbids every direction by default.
   [[nodiscard]] explicit TransferGuard(TransferPolicy policy = {});
   ~TransferGuard();
-  TransferGuard(const TransferGuard&) = delete;
-  TransferGuard& operator=(const TransferGuard&) = delete;
 
  private:
   std::unique_ptr<detail::DispatchScope> scope_;
@@ -153,8 +149,6 @@ class AllowTransfers {
  public:
   [[nodiscard]] AllowTransfers();
   ~AllowTransfers();
-  AllowTransfers(const AllowTransfers&) = delete;
-  AllowTransfers& operator=(const AllowTransfers&) = delete;
 
  private:
   std::unique_ptr<detail::DispatchScope> scope_;

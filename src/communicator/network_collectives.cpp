@@ -7,7 +7,6 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/unflatten_dense_tensors.h>
 #include <ATen/ops/zeros_like.h>
-#include <torch/nn/module.h>
 #include <use_gpu/communicator.hpp>
 #include <use_gpu/device.hpp>
 #include <use_gpu/errors.hpp>

@@ -36,12 +36,8 @@ c10::Device gpu(int index) {
   return {gpu_type(), static_cast<c10::DeviceIndex>(index)};
 }
 
-int num_gpus() noexcept {
-  try {
-    return detail::count_devices(gpu_type());
-  } catch (...) {
-    return 0;
-  }
+int num_gpus() noexcept try { return detail::count_devices(gpu_type()); } catch (...) {
+  return 0;
 }
 
 c10::Device try_gpu(int index) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "device/device_check.hpp"
 
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <unistd.h>
 #include <use_gpu/errors.hpp>
@@ -40,14 +41,12 @@ bool is_exiting() noexcept { return main_thread_is_over; }
 
 bool is_always_there(c10::Device device) { return device.is_cpu() || device.is_meta(); }
 
-int count_devices(c10::DeviceType type) noexcept {
-  try {
-    if (is_exiting() || !c10::impl::hasDeviceGuardImpl(type)) return 0;
-    const QuietWarnings quiet;
-    return c10::impl::VirtualGuardImpl(type).deviceCount();
-  } catch (...) {  // a device that cannot even be counted cannot be used
-    return 0;
-  }
+int count_devices(c10::DeviceType type) noexcept try {
+  if (is_exiting() || !c10::impl::hasDeviceGuardImpl(type)) return 0;
+  const QuietWarnings quiet;
+  return c10::impl::VirtualGuardImpl(type).deviceCount();
+} catch (...) {  // a device that cannot even be counted cannot be used
+  return 0;
 }
 
 c10::Device with_index(c10::Device device) {
@@ -62,6 +61,14 @@ c10::Device present_device(c10::Device device) {
   const int index = device.has_index() ? device.index() : 0;
   if ((index < 0 || index >= count) && !is_always_there(device)) throw_not_found(device, count);
   return with_index(device);
+}
+
+void EventDeleter::operator()(c10::Event* event) const noexcept {
+  try {
+    const c10::DeviceGuard current(event->device());
+    delete event;
+  } catch (const c10::Error&) {  // the device is lost, and the event with it
+  }
 }
 
 }  // namespace use_gpu::detail

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
-// Resolves a device's index and checks that the device exists.
+// Which devices there are, also when the program is ending; and events that end well then.
 #pragma once
 
 #include <c10/core/Device.h>
+#include <c10/core/Event.h>
+
+#include <memory>
 
 namespace use_gpu::detail {
 
@@ -24,5 +27,12 @@ namespace use_gpu::detail {
 
 /// with_index(device), or DeviceError with the device, what exists, and the call that falls back.
 [[nodiscard]] c10::Device present_device(c10::Device device);
+
+/// Destroys an event without throwing, while its device is the current one: else CUDA would make a context on the
+/// current device. Where that fails, it keeps the event.
+struct EventDeleter {
+  void operator()(c10::Event* event) const noexcept;
+};
+using EventPointer = std::unique_ptr<c10::Event, EventDeleter>;
 
 }  // namespace use_gpu::detail

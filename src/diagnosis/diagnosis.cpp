@@ -59,13 +59,11 @@ detail::GpuFacts probe_gpus() {
 
 }  // namespace
 
-std::string explain_gpus() {
-  try {
-    return detail::explain(probe_gpus());
-  } catch (const std::exception& e) {
-    return "The GPUs cannot be examined: " + detail::error_cause(e) +
-           ". The program runs on the CPU; see whether `nvidia-smi` works.";
-  }
+std::string explain_gpus() try {
+  return detail::explain(probe_gpus());
+} catch (const std::exception& e) {
+  return "The GPUs cannot be examined: " + detail::error_cause(e) +
+         ". The program runs on the CPU; see whether `nvidia-smi` works.";
 }
 
 }  // namespace use_gpu

@@ -90,8 +90,6 @@ class Nvml {
     if (library_) dlclose(library_);
 #endif
   }
-  Nvml(const Nvml&) = delete;
-  Nvml& operator=(const Nvml&) = delete;
 
   // Why NVML is not usable, and what to do; empty if it is. To be called first.
   [[nodiscard]] std::string problem() const {

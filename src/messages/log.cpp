@@ -35,19 +35,15 @@ spdlog::logger& logger() {
 
 void set_log_level(LogLevel level) { logger().set_level(to_spdlog(level)); }
 
-void log_message(LogLevel level, std::string_view text) noexcept {
-  try {
-    logger().log(to_spdlog(level), spdlog::string_view_t(text.data(), text.size()));
-  } catch (...) {  // a log that cannot be written must not end the program
-  }
+void log_message(LogLevel level, std::string_view text) noexcept try {
+  logger().log(to_spdlog(level), spdlog::string_view_t(text.data(), text.size()));
+} catch (...) {  // a log that cannot be written must not end the program
 }
 
-bool log_enabled(LogLevel level) noexcept {
-  try {
-    return level != LogLevel::off && logger().should_log(to_spdlog(level));
-  } catch (...) {
-    return false;
-  }
+bool log_enabled(LogLevel level) noexcept try {
+  return level != LogLevel::off && logger().should_log(to_spdlog(level));
+} catch (...) {
+  return false;
 }
 
 }  // namespace use_gpu

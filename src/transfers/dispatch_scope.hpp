@@ -41,8 +41,6 @@ class DispatchScope {
  public:
   explicit DispatchScope(const DispatchState& state);
   ~DispatchScope();
-  DispatchScope(const DispatchScope&) = delete;
-  DispatchScope& operator=(const DispatchScope&) = delete;
 
  private:
   c10::DebugInfoGuard info_;

@@ -75,13 +75,14 @@ bool starts_with_any(std::string_view text, std::initializer_list<std::string_vi
 
 // Whether the frame is of LibTorch, of this library, or of C++ and C: what stands between a
 // transfer and the code that wants it. Inline functions of these are in the program itself; and
-// their libraries have functions without a name.
+// their libraries have functions without a name. Sanitizers intercept backtrace().
 bool is_between(const Frame& frame) {
   return starts_with_any(frame.object,
                          {"libtorch.", "libtorch_", "libc10.", "libc10_", "libuse_gpu.",
                           "libuse_gpu_communicator.", "libstdc++.", "libc."}) ||
          starts_with_any(full_name(frame.function),
-                         {"at::", "c10::", "torch::", "use_gpu::", "std::", "__gnu_cxx::"});
+                         {"at::", "c10::", "torch::", "use_gpu::", "std::", "__gnu_cxx::",
+                          "__interceptor_", "___interceptor_"});
 }
 
 // For people; "(...)" stands for the parameters.

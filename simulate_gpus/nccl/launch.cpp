@@ -4,6 +4,8 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -23,7 +25,6 @@ class Step {
       : group_(std::move(group)), attempt_(attempt), is_done_(group_->size()) {}
 
   void operator()() {
-    constexpr std::chrono::milliseconds k_most(20);  // the group may wait for other files too
     std::function<void()> wait;
     for (std::size_t i = 0; i < is_done_.size(); ++i) {
       if (is_done_[i]) continue;
@@ -31,9 +32,12 @@ class Step {
       const std::uint32_t seen = operation.self->changes().value();
       is_done_[i] = (operation.*attempt_)();
       if (is_done_[i] || wait) continue;
-      wait = [self = operation.self, seen] { self->changes().wait(seen, k_most); };
+      wait = [self = operation.self, seen] {
+        // Not longer: the group may wait for another communicator too.
+        self->changes().wait(seen, std::chrono::milliseconds(20));
+      };
     }
-    if (wait) throw simulated_cuda_not_yet{std::move(wait)};
+    if (wait) throw simulated_cuda_not_yet(std::move(wait));
   }
 
  private:

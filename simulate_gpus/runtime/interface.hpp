@@ -8,13 +8,16 @@
 #include <driver_types.h>
 
 #include <cstdint>
+#include <exception>
 #include <functional>
+#include <utility>
 
 #include "simulate_gpus.h"
 
 /// Thrown by submitted work that cannot be done yet, because another rank has not given its part: it
 /// stays at the front of its stream, and is tried again after `wait()`, which may return early.
-struct simulated_cuda_not_yet {
+struct simulated_cuda_not_yet : std::exception {
+  explicit simulated_cuda_not_yet(std::function<void()> how) : wait(std::move(how)) {}
   std::function<void()> wait;
 };
 

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
+#include <tuple>
 #include <type_traits>
 #include <vector>
 
@@ -34,34 +34,16 @@ struct Arithmetic<double> {
   using Ordered = double;
 };
 
+// In the order of ncclDataType_t.
+using Types =
+    std::tuple<std::int8_t, std::uint8_t, std::int32_t, std::uint32_t, std::int64_t, std::uint64_t,
+               __half, float, double, __nv_bfloat16, __nv_fp8_e4m3, __nv_fp8_e5m2>;
+static_assert(std::tuple_size_v<Types> == ncclNumTypes);
+
 // Calls `use` with a value of that dtype.
 void with_type(ncclDataType_t type, const auto& use) {
-  switch (type) {
-    case ncclInt8:
-      return use(std::int8_t());
-    case ncclUint8:
-      return use(std::uint8_t());
-    case ncclInt32:
-      return use(std::int32_t());
-    case ncclUint32:
-      return use(std::uint32_t());
-    case ncclInt64:
-      return use(std::int64_t());
-    case ncclUint64:
-      return use(std::uint64_t());
-    case ncclFloat16:
-      return use(__half());
-    case ncclFloat32:
-      return use(float());
-    case ncclFloat64:
-      return use(double());
-    case ncclBfloat16:
-      return use(__nv_bfloat16());
-    case ncclFloat8e4m3:
-      return use(__nv_fp8_e4m3());
-    default:
-      return use(__nv_fp8_e5m2());
-  }
+  int place = 0;
+  std::apply([&](auto... value) { ((place++ == type ? use(value) : void()), ...); }, Types());
 }
 
 // The average of integers is a division of integers, as in NCCL.

@@ -7,7 +7,7 @@
 namespace use_gpu::detail {
 
 std::string dtype_and_shape(const at::Tensor& x) {
-  const std::string dtype = c10::getDtypeNames(x.scalar_type()).first;
+  const std::string dtype(c10::getDtypeNames(x.scalar_type()).first);
   if (x.is_nested()) return dtype + "[nested]";  // a size for each of its tensors
   return c10::str(dtype, x.sizes());
 }

@@ -297,6 +297,129 @@ TEST(RandomPrograms, GiveWhatTheHostComputes) {
   }
 }
 
+// ---- What the programs have not
+
+std::vector<float> sum_over(ncclComm_t comm, float value) {
+  auto* const stream = make_stream();
+  const Buffer<float> x(3, value);
+  check(ncclAllReduce(x.data(), x.data(), 3, ncclFloat32, ncclSum, comm, stream));
+  return x.values(stream);
+}
+
+TEST(Split, MakesACommunicatorOfEachColor) {
+  on_ranks(4, [](int rank, ncclComm_t comm) {
+    ncclComm_t part = nullptr;
+    check(ncclCommSplit(comm, rank % 2, /*key=*/-rank, &part, nullptr));
+    int size = 0, own_rank = -1;
+    check(ncclCommCount(part, &size));
+    check(ncclCommUserRank(part, &own_rank));
+    EXPECT_EQ(size, 2);
+    EXPECT_EQ(own_rank, rank < 2 ? 1 : 0) << "the keys order them";
+    EXPECT_EQ(sum_over(part, static_cast<float>(rank)), std::vector<float>(3, rank % 2 ? 4 : 2));
+    EXPECT_EQ(sum_over(comm, static_cast<float>(rank)), std::vector<float>(3, 6));
+    check(ncclCommDestroy(part));
+    // Who has no color takes part, and gets nothing.
+    check(ncclCommSplit(comm, rank == 0 ? NCCL_SPLIT_NOCOLOR : 0, rank, &part, nullptr));
+    EXPECT_EQ(part == nullptr, rank == 0);
+    if (part) {
+      EXPECT_EQ(sum_over(part, 1), std::vector<float>(3, 3));
+    }
+    check(ncclCommDestroy(part));
+  });
+}
+
+template <class T>
+std::vector<T> reduced(ncclComm_t comm, ncclRedOp_t reduction, T value) {
+  auto* const stream = make_stream();
+  const Buffer<T> x(std::vector<T>(2, value));
+  check(ncclAllReduce(x.data(), x.data(), 2, k_type<T>, reduction, comm, stream));
+  return x.values(stream);
+}
+
+TEST(Reductions, Average) {
+  on_ranks(3, [](int rank, ncclComm_t comm) {
+    EXPECT_EQ(reduced(comm, ncclAvg, static_cast<float>(rank)), std::vector<float>(2, 1));
+    EXPECT_EQ(reduced(comm, ncclAvg, rank * 0.5), std::vector<double>(2, 0.5));
+    EXPECT_EQ(reduced(comm, ncclAvg, rank), std::vector<int>(2, 1));
+    // 256 + 1 + 1 in float32, rounded once.
+    const auto narrow = reduced(comm, ncclAvg, __nv_bfloat16(rank == 0 ? 256.0f : 1.0f));
+    EXPECT_EQ(static_cast<float>(narrow[0]), 86);
+  });
+}
+
+TEST(Reductions, MultiplyBeforeTheyAdd) {
+  on_ranks(2, [](int rank, ncclComm_t comm) {
+    float factor = static_cast<float>(rank) + 2;  // each rank has its own
+    ncclRedOp_t of_host, of_device;
+    check(ncclRedOpCreatePreMulSum(&of_host, &factor, ncclFloat32, ncclScalarHostImmediate, comm));
+    const Buffer<float> on_device(1, 10);
+    check(ncclRedOpCreatePreMulSum(&of_device, on_device.data(), ncclFloat32, ncclScalarDevice,
+                                   comm));
+    factor = 0;  // read already
+    EXPECT_EQ(reduced(comm, of_host, 1.0f), std::vector<float>(2, 5));
+    EXPECT_EQ(reduced(comm, of_device, 1.0f), std::vector<float>(2, 20));
+    check(ncclRedOpDestroy(of_host, comm));
+    check(ncclRedOpDestroy(of_device, comm));
+  });
+}
+
+TEST(Graphs, DoTheirCollectivesAtEachLaunch) {
+  on_ranks(2, [](int rank, ncclComm_t comm) {
+    auto* const stream = make_stream();
+    const Buffer<float> x(2, static_cast<float>(rank + 1));
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t launchable = nullptr;
+    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    check(ncclAllReduce(x.data(), x.data(), 2, ncclFloat32, ncclSum, comm, stream));
+    check(cudaStreamEndCapture(stream, &graph));
+    EXPECT_EQ(x.values(stream)[0], rank + 1) << "a capture does nothing";
+    check(cudaGraphInstantiate(&launchable, graph, 0));
+    for (int launch = 0; launch < 3; ++launch) check(cudaGraphLaunch(launchable, stream));
+    EXPECT_EQ(x.values(stream), std::vector<float>(2, 12));  // 3, 6, 12
+    check(cudaGraphExecDestroy(launchable));
+    check(cudaGraphDestroy(graph));
+  });
+}
+
+TEST(Communicators, ThatDoNotBlockBecomeReady) {
+  ncclUniqueId id;
+  check(ncclGetUniqueId(&id));
+  std::barrier first_has_returned(2);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      check(cudaSetDevice(rank));
+      ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+      config.blocking = 0;
+      ncclComm_t comm = nullptr;
+      if (rank == 1) first_has_returned.arrive_and_wait();
+      const ncclResult_t result = ncclCommInitRankConfig(&comm, 2, id, rank, &config);
+      ncclResult_t state = result;
+      if (rank == 0) {
+        EXPECT_EQ(result, ncclInProgress);
+        check(ncclCommGetAsyncError(comm, &state));
+        EXPECT_EQ(state, ncclInProgress) << "rank 1 has not called yet";
+        first_has_returned.arrive_and_wait();
+      }
+      while (state == ncclInProgress) check(ncclCommGetAsyncError(comm, &state));
+      check(state);
+      EXPECT_EQ(sum_over(comm, 1), std::vector<float>(3, 2));
+      check(ncclCommDestroy(comm));
+    });
+  }
+  for (auto& thread : threads) thread.join();
+}
+
+TEST(Calls, ThatCannotBeMadeAreRefusedWithTheReason) {
+  on_ranks(2, [](int rank, ncclComm_t comm) {
+    const Buffer<float> x(1);
+    EXPECT_EQ(ncclBroadcast(x.data(), x.data(), 1, ncclFloat32, 2, comm, nullptr),
+              ncclInvalidArgument);
+    EXPECT_EQ(std::string(ncclGetLastError(comm)), "ncclBroadcast: there is no rank 2 among 2");
+    EXPECT_EQ(sum_over(comm, static_cast<float>(rank)), std::vector<float>(3, 1)) << "all goes on";
+  });
+}
+
 // ---- What a real GPU does only sometimes
 
 TEST(Streams, ShowTheOldValueWithoutAWait) {

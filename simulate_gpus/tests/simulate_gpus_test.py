@@ -352,6 +352,15 @@ class Program(unittest.TestCase):
         self.assertGreater(found["kernels"][0], 100)
         self.assertEqual(found["host to device"][0], 16 + 8 + 3)
 
+    def test_counts_and_traces_collectives(self):
+        program = "import torch; torch.cuda.nccl.all_reduce([torch.ones(4, device=i) for i in range(2)])"
+        for mode in (["--dry-run"], []):
+            ran = run("--summary", "--trace", *mode, "2", sys.executable, "-c", program)
+            self.assertEqual(ran.returncode, 0, ran.stderr)
+            self.assertEqual(rows(ran.stderr)["AllReduce"], [2, 32])
+            self.assertEqual(len(re.findall("stream .*ncclAllReduce of 4 float32, sum$", ran.stderr, re.MULTILINE)), 2,
+                             ran.stderr)
+
     def test_runs_out_of_memory(self):
         ran = run("--memory", "18MiB", "1", TRAIN, "1")
         self.assertNotEqual(ran.returncode, 0)

@@ -3,25 +3,36 @@
 
 #include <ATen/cuda/CUDAContext.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
-#include <use_gpu/log.hpp>
 
-#include <cstdlib>
 #include <span>
 #include <stdexcept>
+#include <utility>
 
 #include "communicator/own_thread.hpp"
 #include "messages/message.hpp"
 
 namespace use_gpu::detail {
+namespace {
+
+// LibTorch's watchdog ends the process if a peer is lost. Here the calls wait for their results, and
+// throw; the watchdog is given nothing to watch.
+class WaitingNccl final : public c10d::ProcessGroupNCCL {
+ public:
+  WaitingNccl(const Membership& own, const c10::intrusive_ptr<c10d::Store>& store,
+              c10::intrusive_ptr<Options> options)
+      : ProcessGroupNCCL(store, own.rank, own.size(), std::move(options)) {
+    blockingWait_ = true;
+    heartbeatMonitor_->stop();  // it would ask the store every second, which may be gone
+    setBoundDeviceId(own.device);
+  }
+};
+
+}  // namespace
 
 std::string gpu_id(c10::Device device) {
   if (!device.is_cuda()) return {};
   const auto& properties = *at::cuda::getDeviceProperties(device.index());
-  auto uuid = hex(std::as_bytes(std::span(properties.uuid.bytes)));
-  if (std::getenv("SIMULATE_GPUS") == nullptr) return uuid;
-  log_message(LogLevel::debug, "Communicator: " + device.str() +
-                                   " is simulated, which NCCL does not know: Gloo is used");
-  return std::string(k_simulated) + uuid;
+  return hex(std::as_bytes(std::span(properties.uuid.bytes)));
 }
 
 Backend make_nccl(const Membership& own, const c10::intrusive_ptr<c10d::Store>& store) {
@@ -30,22 +41,15 @@ Backend make_nccl(const Membership& own, const c10::intrusive_ptr<c10d::Store>& 
     throw std::runtime_error(
         "use_gpu was built with another nccl.h than LibTorch; build it with LibTorch's");
   }
-  // By default, watchdog threads of LibTorch monitor NCCL, and each other through the store, and
-  // end the process if a peer is lost. Here calls wait and throw instead, which only the
-  // environment can select.
-  ::setenv("TORCH_NCCL_BLOCKING_WAIT", "1", /*overwrite=*/1);
-  ::setenv("TORCH_NCCL_ENABLE_MONITORING", "0", /*overwrite=*/0);
   auto options = c10d::ProcessGroupNCCL::Options::create();
   options->timeout = own.timeout;
-  auto nccl = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, own.rank, own.size(), options);
-  nccl->setBoundDeviceId(own.device);
-  // NCCL waits for its peers without a time-out.
+  auto nccl = c10::make_intrusive<WaitingNccl>(own, store, std::move(options));
+  // NCCL waits for its peers without a time-out, and aborting it may wait for the same lock: the
+  // thread is left alone then.
   auto connected =
       on_own_thread([nccl, device = own.device] { nccl->eagerConnectSingleDevice(device); });
-  if (connected.wait_for(own.timeout) != std::future_status::ready) {
-    nccl->abort();
+  if (connected.wait_for(own.timeout) != std::future_status::ready)
     throw std::runtime_error("NCCL has not connected all ranks within the time-out");
-  }
   connected.get();
   return nccl;
 }

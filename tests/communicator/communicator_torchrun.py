@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Starts the ranks of a group, most with the real torchrun, and looks at how they end.
 
-Usage: python communicator_torchrun.py SCENARIO PROGRAM SIMULATE_GPUS, one of the functions below
-and the paths of communicator_worker (for `many_processes`: of that example) and, if built, of simulate_gpus.
+Usage: python communicator_torchrun.py SCENARIO PROGRAM GPUS, one of the functions below, the path of
+communicator_worker (for `many_processes`: of that example), and how many GPUs this process sees: with
+any, each rank has one of its own, and tensors go by NCCL.
 Exits with 77, which CTest shows as "Skipped", where this Python has no torch, which has torchrun.
 """
 import importlib.util
@@ -14,14 +15,17 @@ import sys
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 LIMIT_S = 100  # far more than anything takes, and longer than every tested time-out
-scenario, program, *simulate_gpus = sys.argv[1:]
+scenario, program, GPUS = *sys.argv[1:3], int(sys.argv[3])
+RANKS = GPUS or 3
+# Until a lost rank is noticed: by Gloo usually at once, by NCCL never earlier.
+TIMEOUT_S = 20 if GPUS else 40
 
 
 def environment(**more):
-    """Without what an outer torchrun may have set; no GPUs unless `more` names some."""
+    """Without what an outer torchrun may have set."""
     dropped = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "TORCHELASTIC_", "USE_GPU_")
     kept = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
-    own = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1",
+    own = {"BACKEND": "nccl" if GPUS > 1 else "gloo", "TIMEOUT_S": str(TIMEOUT_S), "OMP_NUM_THREADS": "1",
            "PYTHONWARNINGS": "ignore:Failed to initialize NumPy"}
     return kept | own | more
 
@@ -53,24 +57,18 @@ def finish(processes):
     return statuses, outputs
 
 
-def torchrun(*arguments, tests, gpus=0, **more):
-    """Each process on so many simulated GPUs, if any."""
-    simulated = [*simulate_gpus, str(gpus)] if gpus else []
-    if gpus:
-        more["CUDA_VISIBLE_DEVICES"] = ",".join(str(gpu) for gpu in range(gpus))
-    return start([*TORCHRUN, *arguments, "--no-python", *simulated, program,
-                  f"--gtest_filter={tests}"], **more)
+def torchrun(*arguments, tests, **more):
+    return start([*TORCHRUN, *arguments, "--no-python", program, f"--gtest_filter={tests}"], **more)
 
 
-def start_ranks(tests, count=3, victim=None, port=None, gpus=(), **sizes):
+def start_ranks(tests, count=RANKS, victim=None, port=None, visible=(), **sizes):
     """Without torchrun: rank 0 serves the store. rank_2=4 tells rank 2 that it is one of 4.
-    gpus=("0", "1"): of two simulated GPUs, rank 0 sees the first alone, rank 1 the second."""
+    visible=("0", "1"): rank 0 sees the first GPU alone, rank 1 the second."""
     same = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port or free_port()),
             "VICTIM": str(victim)}
-    simulated = [*simulate_gpus, "2"] if gpus else []
-    return [start([*simulated, program, f"--gtest_filter={tests}"], RANK=str(rank), LOCAL_RANK=str(rank),
-                  WORLD_SIZE=str(sizes.get(f"rank_{rank}", count)),
-                  CUDA_VISIBLE_DEVICES=gpus[rank] if gpus else "", **same)
+    hidden = [{"CUDA_VISIBLE_DEVICES": gpu} for gpu in visible] or [{}] * count
+    return [start([program, f"--gtest_filter={tests}"], RANK=str(rank), LOCAL_RANK=str(rank),
+                  WORLD_SIZE=str(sizes.get(f"rank_{rank}", count)), **same, **hidden[rank])
             for rank in range(count)]
 
 
@@ -93,62 +91,55 @@ def expect_lost(output, rank, *parts):
     """That rank said which connection was closed, with these parts; or, as c10d does not always
     notice that, that the time-out is over."""
     own = "\n".join(line for line in output.splitlines() if f"rank {rank}: " in line)
-    if "40000ms" not in own:
+    if f"{TIMEOUT_S}000" not in own:
         expect_said(own, "127.0.0.1", *parts)
 
 
-def group(count, gpus=0):
-    [status], _ = finish([torchrun("--standalone", f"--nproc-per-node={count}", tests="Group.*",
-                                   gpus=gpus)])
+def expect_survivors(statuses, victim):
+    expected = [-9 if rank == victim else 0 for rank in range(RANKS)]
+    expect(statuses == expected, f"exit statuses {statuses}")
+
+
+def group(count):
+    [status], _ = finish([torchrun("--standalone", f"--nproc-per-node={count}", tests="Group.*")])
     expect(status == 0, "a test failed")
 
 
 def group_of_1(): group(1)
 def group_of_2(): group(2)
 def group_of_4(): group(4)
-def group_of_4_with_4_gpus(): group(4, gpus=4)
-
-
-def group_on_real_gpus():
-    """By NCCL, which needs a GPU for each rank."""
-    import torch  # takes seconds
-    names = [torch.cuda.get_device_name(gpu) for gpu in range(torch.cuda.device_count())]
-    real = [name for name in names if not name.startswith("Simulated GPU")]
-    if len(real) < 2:
-        print(f"SKIPPED: needs 2 real GPUs, found {len(real)}")
-        sys.exit(77)
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0,1")
-    [status], _ = finish([torchrun("--standalone", "--nproc-per-node=2", tests="Group.*",
-                                   CUDA_VISIBLE_DEVICES=visible)])
-    expect(status == 0, "a test failed")
 
 
 def local_rank_past_the_gpus():
     [status], [output] = finish([torchrun("--standalone", "--nproc-per-node=3",
-                                          tests="Group.KnowsRankSizeAndDevice", gpus=2)])
+                                          tests="Group.KnowsRankSizeAndDevice")])
     expect(status != 0 and "LOCAL_RANK 2" in output, "rank 2 was not refused")
 
 
 def one_visible_gpu_each():
     """As launchers show them that give each process its own."""
-    statuses, _ = ranks("Group.*", count=2, gpus=("0", "1"))
+    statuses, _ = ranks("Group.*", visible=("0", "1"))
     expect(statuses == [0, 0], "a test failed")
 
 
 def one_visible_gpu_for_two():
-    statuses, outputs = ranks("Group.KnowsRankSizeAndDevice", count=2, gpus=("1", "1"))
+    statuses, outputs = ranks("Group.KnowsRankSizeAndDevice", visible=("1", "1"))
     expect(0 not in statuses, "a rank was not refused")
     for output in outputs:
         expect("ranks 0, 1 all see only the same GPU" in output, "the reason")
 
 
 def agents(tests, **more):
-    """Two agents, as on two machines."""
+    """Two agents, as on two machines: each of the first two or the last two GPUs, if there are four;
+    otherwise both of the same, so that Gloo is used."""
+    visible = [{"CUDA_VISIBLE_DEVICES": gpus} if GPUS == 4 else {} for gpus in ("0,1", "2,3")]
+    if GPUS == 2:
+        more["BACKEND"] = "gloo"
     endpoint = f"--rdzv-endpoint=localhost:{free_port()}"
     return finish([torchrun("--nnodes=2", "--nproc-per-node=2", "--rdzv-backend=c10d", endpoint,
                             "--rdzv-id=test", "--local-addr=127.0.0.1", "--max-restarts=2",
-                            tests=tests, **more)
-                   for _ in range(2)])
+                            tests=tests, **more, **seen)
+                   for seen in visible])
 
 
 def two_agents():
@@ -175,24 +166,25 @@ def restarted():
 
 def killed_before_joining():
     statuses, outputs = ranks("Fault.CannotJoin", victim=1)
-    expect(statuses == [0, -9, 0], "exit statuses")
-    for rank in (0, 2):
-        expect_said(outputs[rank], "ranks joined in time: 0, 2")
+    expect_survivors(statuses, victim=1)
+    expect_said(outputs[0], "ranks joined in time: 0")
+    expect("joined in time: 0, 1" not in outputs[0], "rank 1 did not join")
 
 
 def killed_server_before_joining():
     statuses, outputs = ranks("Fault.CannotJoin", victim=0)
-    expect(statuses == [-9, 0, 0], "exit statuses")
-    for rank in (1, 2):
-        expect_said(outputs[rank], "rank 0 is not")
+    expect_survivors(statuses, victim=0)
+    for output in outputs[1:]:
+        expect_said(output, "rank 0 is not")
 
 
 def killed_during_all_reduce():
-    [status], [output] = finish([torchrun("--standalone", "--nproc-per-node=3",
+    [status], [output] = finish([torchrun("--standalone", f"--nproc-per-node={RANKS}",
                                           tests="Fault.KilledDuringAllReduce", VICTIM="1")])
     expect(status != 0, "torchrun did not report the killed rank")
-    for rank in (0, 2):
-        expect_lost(output, rank)
+    for rank in range(RANKS):
+        if rank != 1:
+            expect_lost(output, rank)
     expect("[  FAILED  ]" not in output, "a survivor got another error")
 
 
@@ -202,35 +194,40 @@ def killed_server_during_all_reduce():
     expect_lost(outputs[1], 1, "(there: rank 0)")
 
 
-def stopped_before_all_reduce():
-    """Its connections stay open: only the time-out detects it. The rank that reaches it leaves,
-    and another may see that first."""
-    processes = start_ranks("Fault.StoppedBeforeAllReduce", victim=2)
-    statuses, outputs = finish(processes[:2])
-    processes[2].kill()
-    expect(statuses == [0, 0], "exit statuses")
-    expect_said("".join(outputs), "6000ms")
+def stopped(tests, *parts):
+    """The last rank's connections stay open: only the time-out detects it. The rank that reaches it
+    leaves, and another may see that first."""
+    processes = start_ranks(tests, victim=RANKS - 1)
+    statuses, outputs = finish(processes[:-1])
+    processes[-1].kill()
+    expect(statuses == [0] * (RANKS - 1), "exit statuses")
+    expect_said("".join(outputs), *parts)
+
+
+def stopped_before_all_reduce(): stopped("Fault.StoppedBeforeAllReduce", "6000ms")
+def stopped_before_a_call_of_the_backend(): stopped("Fault.StoppedBeforeACallOfTheBackend", "6000")
 
 
 def out_of_memory_between_two_buckets():
     statuses, outputs = ranks("Fault.OutOfMemoryBetweenTwoBuckets", victim=1)
-    expect(statuses == [0, 0, 0], "exit statuses")
-    for rank in (0, 2):
-        expect_lost(outputs[rank], rank)
+    expect(statuses == [0] * RANKS, "exit statuses")
+    for rank in range(RANKS):
+        if rank != 1:
+            expect_lost(outputs[rank], rank)
 
 
 def killed_at_the_end():
     statuses, outputs = ranks("Fault.KilledAtTheEnd", victim=0)
-    expect(statuses == [-9, 0, 0], "exit statuses")
-    for rank in (1, 2):
-        expect_said(outputs[rank], "left")
+    expect_survivors(statuses, victim=0)
+    for output in outputs[1:]:
+        expect_said(output, "left")
 
 
 def wrong_world_size():
-    statuses, outputs = ranks("Fault.CannotJoin", rank_1=4)
-    expect(statuses == [0, 0, 0], "exit statuses")
+    statuses, outputs = ranks("Fault.CannotJoin", rank_1=5)
+    expect(statuses == [0] * RANKS, "exit statuses")
     for output in outputs:
-        expect_said(output, "rank 1 was started with WORLD_SIZE 4, rank 0 with 3")
+        expect_said(output, f"rank 1 was started with WORLD_SIZE 5, rank 0 with {RANKS}")
 
 
 def taken_port():
@@ -251,7 +248,7 @@ def many_processes():
 
     alone = numbers()
     expect(len(alone) > 3, "it prints losses and parameters")
-    for count in (2, 4):
+    for count in (GPUS,) if GPUS else (2, 4):
         together = numbers(*TORCHRUN, "--standalone", f"--nproc-per-node={count}", "--no-python")
         expect(len(together) == len(alone), "the output differs")
         close = all(abs(a - b) <= 1e-6 * max(1, abs(a)) for a, b in zip(alone, together))

@@ -38,8 +38,11 @@ ncclResult_t enqueue(ncclComm_t comm, const Call& call, const void* from, void* 
   }
   Operation operation{
       .self = comm->rank, .call = call, .peer = peer, .from = from, .to = to, .stream = stream};
-  if (call.reduction >= ncclNumOps) {
-    operation.scalar = comm->rank->made_reduction(call.reduction);
+  if (call.reduction < 0 || call.reduction >= ncclNumOps) {
+    const auto scalar = comm->rank->made_reduction(call.reduction);
+    if (!scalar)
+      return refuse(function + ": there is no reduction " + std::to_string(call.reduction));
+    operation.scalar = *scalar;
     operation.call.reduction = k_made_reduction;
   }
   if (open_group().depth == 0) return try_launch({operation});
@@ -141,7 +144,10 @@ ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* reduction, void* scalar, nccl
   return ncclSuccess;
 }
 
-ncclResult_t ncclRedOpDestroy(ncclRedOp_t, ncclComm_t) { return ncclSuccess; }
+ncclResult_t ncclRedOpDestroy(ncclRedOp_t reduction, ncclComm_t comm) {
+  comm->rank->destroy_reduction(reduction);
+  return ncclSuccess;
+}
 
 // Memory that a program registers is reached faster; here all is.
 ncclResult_t ncclCommRegister(const ncclComm_t, void* memory, size_t, void** handle) {

@@ -22,15 +22,6 @@ namespace simulated_nccl {
 /// Remembers the reason for ncclGetLastError in this thread, and returns the code.
 ncclResult_t refuse(const std::string& why, ncclResult_t code = ncclInvalidArgument);
 
-/// A file in memory that a process has open: others find it by both numbers.
-struct MemoryFile {
-  int process, file;
-
-  static MemoryFile make();
-  /// Opens it again, here; -1 if the process has ended.
-  [[nodiscard]] int open() const;
-};
-
 /// Makes a communicator of that file, for the current device.
 ncclResult_t join(ncclComm_t* comm, const MemoryFile& shared, int size, int rank);
 
@@ -45,7 +36,8 @@ struct OpenGroup {
 };
 OpenGroup& open_group();
 
-/// Returns when all ranks have joined, or this one was aborted; an error if they are no communicator.
-ncclResult_t wait_for_all(Rank& rank);
+/// Returns when all ranks have joined; an error if they are no communicator, or if this rank or its
+/// rank in the communicator that is split was aborted.
+ncclResult_t wait_for_all(Rank& rank, const Rank* parent = nullptr);
 
 }  // namespace simulated_nccl

@@ -4,10 +4,6 @@
 #include "nccl/communicator.hpp"
 
 #include <cuda_runtime_api.h>
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <cstring>
 #include <exception>
 #include <stdexcept>
@@ -33,21 +29,15 @@ static_assert(sizeof(UniqueId) <= NCCL_UNIQUE_ID_BYTES);
 ncclResult_t finish_joining(ncclComm_t comm, const ncclConfig_t* config) {
   comm->is_blocking = is_blocking(config);
   if (!comm->is_blocking) return ncclInProgress;
-  if (open_group().depth == 0) return wait_for_all(*comm->rank);
-  open_group().joining.push_back(comm->rank);
+  const auto self = comm->rank;  // another thread may abort it, and free comm
+  if (open_group().depth == 0) return wait_for_all(*self);
+  open_group().joining.push_back(self);
   return ncclSuccess;
 }
 
 }  // namespace
 
 namespace simulated_nccl {
-
-MemoryFile MemoryFile::make() { return {getpid(), memfd_create("simulated NCCL", MFD_CLOEXEC)}; }
-
-int MemoryFile::open() const {
-  const std::string path = "/proc/" + std::to_string(process) + "/fd/" + std::to_string(file);
-  return ::open(path.c_str(), O_RDWR | O_CLOEXEC);
-}
 
 ncclResult_t refuse(const std::string& why, ncclResult_t code) {
   return static_cast<ncclResult_t>(refuse_in_nccl(code, why));
@@ -62,10 +52,8 @@ ncclResult_t join(ncclComm_t* comm, const MemoryFile& shared, int size, int rank
     return refuse("a communicator of simulated GPUs has at most " + std::to_string(k_most_ranks) +
                   " ranks, not " + std::to_string(size));
   }
-  const int file = shared.open();
-  if (file < 0) return refuse("the process that made the unique id has ended", ncclSystemError);
   try {
-    *comm = new ncclComm{Rank::join(file, rank, size)};
+    *comm = new ncclComm{Rank::join(shared, rank, size)};
     return ncclSuccess;
   } catch (const std::invalid_argument& error) {
     return refuse(error.what(), ncclInvalidUsage);
@@ -79,8 +67,8 @@ OpenGroup& open_group() {
   return group;
 }
 
-ncclResult_t wait_for_all(Rank& rank) {
-  while (!rank.is_aborted()) {
+ncclResult_t wait_for_all(Rank& rank, const Rank* parent) {
+  while (!rank.is_aborted() && !(parent && parent->is_aborted())) {
     const std::uint32_t seen = rank.changes().value();
     if (rank.have_all_joined()) {
       const std::string duplicate = rank.duplicate_gpu();
@@ -88,7 +76,7 @@ ncclResult_t wait_for_all(Rank& rank) {
     }
     rank.changes().wait(seen, std::chrono::milliseconds(50));
   }
-  return ncclSuccess;
+  return refuse("the communicator was aborted", ncclInternalError);
 }
 
 }  // namespace simulated_nccl
@@ -149,11 +137,11 @@ ncclResult_t ncclCommInitAll(ncclComm_t* comms, int count, const int* devices) {
 // What others may still want of this rank is given.
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   if (comm == nullptr) return ncclSuccess;
-  Rank& self = *comm->rank;
+  const auto self = comm->rank;
   while (true) {
-    const std::uint32_t seen = self.changes().value();
-    if (self.pay(/*only_wanted=*/false)) return ncclSuccess;
-    self.changes().wait(seen, std::chrono::milliseconds(2));
+    const std::uint32_t seen = self->changes().value();
+    if (self->pay(/*only_wanted=*/false)) return ncclSuccess;
+    self->changes().wait(seen, std::chrono::milliseconds(2));
   }
 }
 

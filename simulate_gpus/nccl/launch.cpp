@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -53,23 +54,40 @@ simulated_cuda_moment submit(cudaStream_t stream, Step step) {
   return moment;
 }
 
-// All are of one device.
-void submit_group(std::vector<Operation> operations, cudaStream_t stream) {
-  const OnDevice current(operations.front().self->device);
-  for (Operation& operation : operations) {
-    operation.number = operation.self->next_number(operation.duty(), operation.peer);
-    simulated_cuda_count_collective(stream, name_of(operation.call.kind), operation.call.bytes(),
-                                    text_of(operation.call).c_str());
-  }
-  const auto group = std::make_shared<const std::vector<Operation>>(std::move(operations));
+void number(Operation& operation) {
+  operation.number = operation.self->next_number(operation.duty(), operation.peer);
+}
+
+void submit_together(const std::vector<Operation>& operations, cudaStream_t stream) {
+  const auto group = std::make_shared<const std::vector<Operation>>(operations);
   const auto given = submit(stream, Step(group, &Operation::try_give));
   const auto taken = submit(stream, Step(group, &Operation::try_take));
   for (const Operation& operation : *group) {
     const Duty duty = operation.duty();
-    if (duty == Duty::receive && !operation.waits_for_receipt()) continue;
-    operation.self->owe(
-        {duty, operation.peer, operation.number, duty == Duty::receive ? taken : given});
+    const auto owe = [&](std::uint64_t what, const auto& moment, bool only_makes_room) {
+      operation.self->owe({duty, operation.peer, what, moment, only_makes_room});
+    };
+    if (duty == Duty::receive) {
+      owe(operation.number, taken, !operation.waits_for_receipt());
+    } else {
+      owe(operation.number, given, false);
+    }
+    if (duty == Duty::collective) owe(operation.number + SharedFile::k_parts, taken, true);
   }
+}
+
+// Operations of one device that have their numbers. More than there is room for go one after the
+// other: in parts that all ranks make alike.
+void submit_group(const std::vector<Operation>& operations, cudaStream_t stream) {
+  constexpr std::uint64_t k_together = SharedFile::k_parts / 2;
+  const OnDevice current(operations.front().self->device);
+  std::map<std::uint64_t, std::vector<Operation>> parts;
+  for (const Operation& operation : operations) {
+    simulated_cuda_count_collective(stream, name_of(operation.call.kind), operation.call.bytes(),
+                                    text_of(operation.call).c_str());
+    parts[operation.number / k_together].push_back(operation);
+  }
+  for (const auto& [place, part] : parts) submit_together(part, stream);
 }
 
 }  // namespace
@@ -81,12 +99,14 @@ OnDevice::OnDevice(int device) {
 
 OnDevice::~OnDevice() { cudaSetDevice(before_); }
 
-void launch(const std::vector<Operation>& group) {
+void launch(std::vector<Operation> group) {
   std::vector<std::pair<int, cudaStream_t>> streams;  // and whose default stream null means
   const auto stream_of = [](const Operation& operation) {
     return std::pair(operation.self->device, operation.stream);
   };
-  for (const Operation& operation : group) {
+  for (Operation& operation : group) {
+    // In the order of the calls; in that of the launches where they are captured.
+    if (!simulated_cuda_is_capturing(operation.stream)) number(operation);
     if (std::ranges::count(streams, stream_of(operation)) == 0)
       streams.push_back(stream_of(operation));
   }
@@ -94,14 +114,15 @@ void launch(const std::vector<Operation>& group) {
     std::vector<Operation> of_stream;
     std::ranges::copy_if(group, std::back_inserter(of_stream),
                          [&](const Operation& operation) { return stream_of(operation) == place; });
-    const OnDevice current(place.first);
     if (simulated_cuda_is_capturing(place.second)) {
       const std::function<void(cudaStream_t)> at_launch = [of_stream](cudaStream_t launched) {
-        submit_group(of_stream, launched);
+        auto numbered = of_stream;
+        for (Operation& operation : numbered) number(operation);
+        submit_group(numbered, launched);
       };
       simulated_cuda_record_submission(place.second, &at_launch);
     } else {
-      submit_group(std::move(of_stream), place.second);
+      submit_group(of_stream, place.second);
     }
   }
 }

@@ -23,6 +23,6 @@ class OnDevice {
 
 /// Gives the operations of a group to their streams; to the graph, where a stream is captured. In
 /// each stream all give their parts before the first takes, and none waits for another one.
-void launch(const std::vector<Operation>& group);
+void launch(std::vector<Operation> group);
 
 }  // namespace simulated_nccl

@@ -22,8 +22,6 @@ std::uint64_t buffer_bytes() {
   return bytes;
 }
 
-bool is_here(const Part& part, std::uint64_t number) { return part.given == number + 1; }
-
 }  // namespace
 
 Duty Operation::duty() const {
@@ -31,7 +29,7 @@ Duty Operation::duty() const {
   return call.kind == Kind::send ? Duty::send : Duty::receive;
 }
 
-// Whether that rank has a part; of a receipt nobody has.
+// Whether that rank has a part.
 bool Operation::gives(int rank) const {
   const bool only_root = call.kind == Kind::broadcast || call.kind == Kind::scatter;
   return !only_root || rank == call.root;
@@ -66,28 +64,28 @@ bool Operation::try_give() const {
   if (self->is_aborted() || call.kind == Kind::receive) return true;
   self->throw_if_failed();
   Part& part = own_part();
-  if (part.taken < part.takers) return false;  // of an operation long ago
-  part.call = call;
-  part.bytes = given_bytes();
-  part.begin = self->next_bytes(part.bytes);
-  if (part.bytes > 0) {
-    const auto* values = static_cast<const std::byte*>(simulated_cuda_host_address(from));
-    std::vector<std::byte> multiplied;
-    if (call.reduction == k_made_reduction) {
-      multiplied.assign(values, values + part.bytes);
-      const std::uint64_t count = call.count * (part.bytes / call.bytes());
-      const void* const by =
-          scalar.on_device ? simulated_cuda_host_address(scalar.on_device) : scalar.value.data();
-      multiply(call.type, multiplied.data(), count, by);
-      values = multiplied.data();
-    }
-    self->file().write(part.begin, values, part.bytes);
+  if (!part.is_free()) {
+    self->want_room(duty(), peer, number);
+    return false;
   }
-  part.taken = 0;
-  part.takers = takers();
-  part.given = number + 1;
-  self->changes().change();
+  const std::uint64_t bytes = given_bytes(), begin = self->next_bytes(bytes);
+  if (bytes > 0) self->or_fail([&] { write_part(begin, bytes); });
+  self->file().give(part, number, call, takers(), begin, bytes);
   return true;
+}
+
+void Operation::write_part(std::uint64_t begin, std::uint64_t bytes) const {
+  const auto* values = static_cast<const std::byte*>(simulated_cuda_host_address(from));
+  std::vector<std::byte> multiplied;
+  if (call.reduction == k_made_reduction) {
+    multiplied.assign(values, values + bytes);
+    const std::uint64_t count = call.count * (bytes / call.bytes());
+    const void* const by =
+        scalar.on_device ? simulated_cuda_host_address(scalar.on_device) : scalar.value.data();
+    multiply(call.type, multiplied.data(), count, by);
+    values = multiplied.data();
+  }
+  self->file().write(begin, values, bytes);
 }
 
 // Every rank tells its call, whether it has values to give or not: so ranks that wait for each other
@@ -95,10 +93,12 @@ bool Operation::try_give() const {
 void Operation::compare_calls() const {
   for (int rank = 0; rank < self->size; ++rank) {
     const Part& part = self->file().part(rank, number);
-    if (!is_here(part, number) || part.call == call) continue;
+    if (!part.is_of(number)) continue;
+    const Call other = part.call.load();
+    if (other == call || !part.is_of(number)) continue;  // its owner may have gone on
     self->fail("operation " + std::to_string(number) + " of a communicator is " + text_of(call) +
-               " on rank " + std::to_string(self->rank) + ", and " + text_of(part.call) +
-               " on rank " + std::to_string(rank) + ". All ranks must make the same calls.");
+               " on rank " + std::to_string(self->rank) + ", and " + text_of(other) + " on rank " +
+               std::to_string(rank) + ". All ranks must make the same calls.");
   }
 }
 
@@ -107,16 +107,15 @@ bool Operation::try_take() const {
   self->throw_if_failed();
   if (!call.is_collective()) return try_take_message();
   SharedFile& file = self->file();
-  compare_calls();
   bool all = true;
   for (int rank = 0; rank < self->size; ++rank) {
-    if (!takes_from(rank) || is_here(file.part(rank, number), number)) continue;
+    if (!takes_from(rank) || file.part(rank, number).is_of(number)) continue;
     self->want(rank, Duty::collective, number);
     all = false;
   }
-  if (!all) return false;
   compare_calls();
-  compute();
+  if (!all) return false;
+  self->or_fail([&] { compute(); });
   for (int rank = 0; rank < self->size; ++rank) {
     if (takes_from(rank)) file.take(file.part(rank, number));
   }
@@ -127,21 +126,21 @@ bool Operation::try_take_message() const {
   SharedFile& file = self->file();
   if (call.kind == Kind::send) {
     const Part& part = own_part();
-    if (!waits_for_receipt() || !is_here(part, number) || part.taken == part.takers) return true;
+    if (!waits_for_receipt() || !part.is_of(number) || part.is_free()) return true;
     self->want(peer, Duty::receive, number);
     return false;
   }
   Part& part = file.message(peer, self->rank, number);
-  if (!is_here(part, number)) {
+  if (!part.is_of(number)) {
     self->want(peer, Duty::send, number);
     return false;
   }
-  if (part.call.bytes() != call.bytes()) {
-    self->fail("rank " + std::to_string(peer) + " makes " + text_of(part.call) + " to rank " +
+  if (const Call sent = part.call.load(); sent.bytes() != call.bytes()) {
+    self->fail("rank " + std::to_string(peer) + " makes " + text_of(sent) + " to rank " +
                std::to_string(self->rank) + ", which makes " + text_of(call) +
                ": the bytes differ.");
   }
-  file.read(part.begin, simulated_cuda_host_address(to), part.bytes);
+  self->or_fail([&] { file.read(part.begin, simulated_cuda_host_address(to), part.bytes); });
   file.take(part);
   return true;
 }

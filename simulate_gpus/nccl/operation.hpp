@@ -42,6 +42,7 @@ struct Operation {
   [[nodiscard]] std::uint64_t given_bytes() const;
   [[nodiscard]] std::uint32_t takers() const;
   [[nodiscard]] Part& own_part() const;
+  void write_part(std::uint64_t begin, std::uint64_t bytes) const;
   [[nodiscard]] bool try_take_message() const;
   void compare_calls() const;
   void compute() const;

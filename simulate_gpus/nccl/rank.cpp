@@ -2,8 +2,11 @@
 #include "nccl/rank.hpp"
 
 #include <cuda_runtime_api.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <stdexcept>
@@ -31,11 +34,22 @@ void start_thread(std::function<void()> work) {
 
 }  // namespace
 
-Rank::Rank(int file, int own_rank, int count)
-    : rank(own_rank), size(count), device(current_device()), file_(file, count) {}
+MemoryFile MemoryFile::make() { return {getpid(), memfd_create("simulated NCCL", MFD_CLOEXEC)}; }
 
-std::shared_ptr<Rank> Rank::join(int file, int rank, int size) {
-  const std::shared_ptr<Rank> self(new Rank(file, rank, size));
+int MemoryFile::open() const {
+  const std::string path = "/proc/" + std::to_string(process) + "/fd/" + std::to_string(file);
+  return ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+}
+
+Rank::Rank(const MemoryFile& shared, int own_rank, int count)
+    : rank(own_rank),
+      size(count),
+      device(current_device()),
+      shared_(shared),
+      file_(shared.open(), count) {}
+
+std::shared_ptr<Rank> Rank::join(const MemoryFile& shared, int rank, int size) {
+  const std::shared_ptr<Rank> self(new Rank(shared, rank, size));
   auto& state = self->file_.state();
   int known = 0;
   if (!state.ranks.compare_exchange_strong(known, size) && known != size) {
@@ -85,10 +99,9 @@ std::uint64_t Rank::next_number(Duty duty, int peer) {
 }
 
 std::uint64_t Rank::next_bytes(std::uint64_t bytes) {
-  constexpr std::uint64_t k_page = 4096;  // what one part does not need can be freed alone
   const std::scoped_lock lock(mutex_);
   return SharedFile::first_byte_of(rank) +
-         std::exchange(written_, written_ + (bytes + k_page - 1) / k_page * k_page);
+         std::exchange(written_, written_ + SharedFile::whole_pages(bytes));
 }
 
 std::atomic<std::uint64_t>& Rank::wanted(int of, Duty duty, int peer) {
@@ -110,6 +123,7 @@ void Rank::owe(Owed owed) {
   const Owed copy = owed;
   {
     const std::scoped_lock lock(mutex_);
+    while (!owed_.empty() && owed_.front().moment.is_over()) owed_.pop_front();
     owed_.push_back(std::move(owed));
   }
   // Another rank may have wanted it before the thread could find it.
@@ -120,8 +134,9 @@ std::vector<Owed> Rank::still_owed(bool only_wanted) {
   const std::scoped_lock lock(mutex_);
   std::erase_if(owed_, [](const Owed& each) { return each.moment.is_over(); });
   std::vector<Owed> owed;
-  std::ranges::copy_if(owed_, std::back_inserter(owed),
-                       [&](const Owed& each) { return !only_wanted || is_wanted(each); });
+  std::ranges::copy_if(owed_, std::back_inserter(owed), [&](const Owed& each) {
+    return only_wanted ? is_wanted(each) : !each.only_makes_room;
+  });
   return owed;
 }
 
@@ -133,6 +148,11 @@ void Rank::want(int other, Duty duty, std::uint64_t number) {
   if (before <= number) file_.state_of(other).bell.change();
 }
 
+void Rank::want_room(Duty duty, int peer, std::uint64_t number) {
+  if (duty == Duty::send) return want(peer, Duty::receive, number - SharedFile::k_parts);
+  for (int other = 0; other < size; ++other) want(other, Duty::collective, number);
+}
+
 bool Rank::pay(bool only_wanted) {
   bool all = true;
   for (const Owed& each : still_owed(only_wanted)) all = each.moment.advance() && all;
@@ -142,8 +162,9 @@ bool Rank::pay(bool only_wanted) {
 void Rank::serve() {
   pthread_setname_np(pthread_self(), "simulated_nccl");
   SharedWord& bell = file_.state_of(rank).bell;
-  while (!has_left_) {
+  while (true) {
     const std::uint32_t rung = bell.value(), changed = changes().value();
+    if (has_left_) return;  // it has rung then
     if (pay(/*only_wanted=*/true)) {
       bell.wait(rung);
     } else {  // it needs something of others, or of a thread of the program
@@ -177,19 +198,29 @@ void Rank::abort() {
 }
 
 void Rank::leave() {
+  if (shared_.process == getpid() && have_all_joined() &&
+      !file_.state().id_is_closed.exchange(true)) {
+    close(shared_.file);
+  }
   has_left_ = true;
   file_.state_of(rank).bell.change();
 }
 
 int Rank::make_reduction(const Scalar& scalar) {
   const std::scoped_lock lock(mutex_);
-  reductions_.push_back(scalar);
-  return ncclNumOps + static_cast<int>(reductions_.size()) - 1;
+  reductions_[next_reduction_] = scalar;
+  return next_reduction_++;
 }
 
-Scalar Rank::made_reduction(int number) {
+std::optional<Scalar> Rank::made_reduction(int number) {
   const std::scoped_lock lock(mutex_);
-  return reductions_.at(static_cast<std::size_t>(number - ncclNumOps));
+  const auto made = reductions_.find(number);
+  return made == reductions_.end() ? std::nullopt : std::optional(made->second);
+}
+
+void Rank::destroy_reduction(int number) {
+  const std::scoped_lock lock(mutex_);
+  reductions_.erase(number);
 }
 
 }  // namespace simulated_nccl

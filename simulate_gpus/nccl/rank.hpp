@@ -12,8 +12,11 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <exception>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,15 +35,25 @@ struct Owed {
   int peer;  // of a message
   std::uint64_t number;
   simulated_cuda_moment moment;  // in the stream, after that
+  bool only_makes_room = false;  // for a rank that is far ahead
+};
+
+/// A file in memory that a process has open: others find it by both numbers.
+struct MemoryFile {
+  int process, file;
+
+  static MemoryFile make();
+  /// Opens it again, here; -1 if the process has ended.
+  [[nodiscard]] int open() const;
 };
 
 /// Thread-safe.
 class Rank : public std::enable_shared_from_this<Rank> {
  public:
-  /// Of the current device, in the communicator of an open file, which it closes at its end.
-  /// Throws std::runtime_error, or std::invalid_argument where the others know the communicator
-  /// otherwise. `size` is at most k_most_ranks, `rank` less than it.
-  static std::shared_ptr<Rank> join(int file, int rank, int size);
+  /// Of the current device, in the communicator of that file. If this process made it, it is closed
+  /// when a rank here leaves. Throws std::runtime_error, or std::invalid_argument where the others
+  /// know the communicator otherwise. `size` is at most k_most_ranks, `rank` less than it.
+  static std::shared_ptr<Rank> join(const MemoryFile& shared, int rank, int size);
 
   const int rank, size, device;
 
@@ -60,11 +73,22 @@ class Rank : public std::enable_shared_from_this<Rank> {
   void owe(Owed owed);
   /// Another rank's duty is needed now.
   void want(int other, Duty duty, std::uint64_t number);
+  /// This rank cannot give its part of an operation before the others have taken that of an earlier
+  /// one, which has the same place.
+  void want_room(Duty duty, int peer, std::uint64_t number);
   /// Does what this rank owes, or only what others wait for; false if some cannot be done yet.
   bool pay(bool only_wanted);
 
   /// The communicator is broken: all ranks' operations fail from now on, with that text. Throws it.
   [[noreturn]] void fail(const std::string& what);
+  /// What is thrown breaks the communicator.
+  void or_fail(const auto& action) {
+    try {
+      action();
+    } catch (const std::exception& error) {
+      fail(error.what());
+    }
+  }
   /// That text, of whichever rank; empty if there is none.
   [[nodiscard]] std::string failure();
   void throw_if_failed();
@@ -77,23 +101,26 @@ class Rank : public std::enable_shared_from_this<Rank> {
 
   /// A reduction that the program made, and its number as an ncclRedOp_t.
   int make_reduction(const Scalar& scalar);
-  [[nodiscard]] Scalar made_reduction(int number);
+  [[nodiscard]] std::optional<Scalar> made_reduction(int number);
+  void destroy_reduction(int number);
 
  private:
-  Rank(int file, int rank, int size);
+  Rank(const MemoryFile& shared, int rank, int size);
   void serve();
   [[nodiscard]] std::atomic<std::uint64_t>& wanted(int of, Duty duty, int peer);
   [[nodiscard]] bool is_wanted(const Owed& owed);
   /// What is owed, or only what others wait for.
   std::vector<Owed> still_owed(bool only_wanted);
 
+  const MemoryFile shared_;
   SharedFile file_;
+  std::atomic<bool> is_aborted_ = false, has_left_ = false;
   std::mutex mutex_;  // guards what follows
   std::deque<Owed> owed_;
   std::uint64_t collectives_ = 0, written_ = 0;
   std::array<std::uint64_t, k_most_ranks> sent_{}, received_{};
-  std::vector<Scalar> reductions_;
-  std::atomic<bool> is_aborted_ = false, has_left_ = false;
+  std::map<int, Scalar> reductions_;
+  int next_reduction_ = ncclNumOps;
 };
 
 }  // namespace simulated_nccl

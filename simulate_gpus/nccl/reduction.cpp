@@ -75,6 +75,7 @@ void reduce_as(const Call& call, int ranks, const ReadPart& read, T* result, con
   }
 }
 
+// Of a number and a NaN the number is the greater, and the smaller, as in NCCL.
 template <class T>
 void reduce_elements(const Call& call, int ranks, const ReadPart& read, T* result) {
   using Sum = typename Arithmetic<T>::Sum;
@@ -85,10 +86,12 @@ void reduce_elements(const Call& call, int ranks, const ReadPart& read, T* resul
       return reduce_as<T, Sum>(call, ranks, read, result, std::multiplies<>(), rounded);
     case ncclMax:
       return reduce_as<T, Ordered>(
-          call, ranks, read, result, [](auto a, auto b) { return b > a ? b : a; }, rounded);
+          call, ranks, read, result, [](auto a, auto b) { return b > a || a != a ? b : a; },
+          rounded);
     case ncclMin:
       return reduce_as<T, Ordered>(
-          call, ranks, read, result, [](auto a, auto b) { return b < a ? b : a; }, rounded);
+          call, ranks, read, result, [](auto a, auto b) { return b < a || a != a ? b : a; },
+          rounded);
     case ncclAvg:
       return reduce_as<T, Sum>(call, ranks, read, result, std::plus<>(),
                                [=](Sum sum) { return divided<T>(sum, ranks); });

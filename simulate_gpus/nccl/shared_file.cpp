@@ -10,17 +10,14 @@
 #include <cerrno>
 #include <climits>
 #include <ctime>
+#include <stdexcept>
 #include <string>
 #include <system_error>
 
 namespace simulated_nccl {
 namespace {
 
-constexpr std::uint64_t k_parts = 512;  // operations that a rank may be ahead of the others
-constexpr std::uint64_t k_bytes_of_rank = std::uint64_t{1} << 44;  // the file has holes
-constexpr std::uint64_t k_page = 4096;
-
-std::uint64_t whole_pages(std::uint64_t bytes) { return (bytes + k_page - 1) / k_page * k_page; }
+constexpr std::uint64_t k_bytes_of_rank = std::uint64_t{1} << 52;  // the file has holes
 
 [[noreturn]] void throw_last_error(const char* action) {
   throw std::system_error(errno, std::generic_category(), action);
@@ -51,7 +48,23 @@ void SharedWord::wait(std::uint32_t seen, std::chrono::milliseconds most) {
   syscall(SYS_futex, &word_, FUTEX_WAIT, seen, most.count() > 0 ? &time : nullptr, nullptr, 0);
 }
 
+void SharedCall::store(const Call& call) {
+  const auto at = [](auto value, int bit) { return static_cast<std::uint64_t>(value) << bit; };
+  what_ = at(call.kind, 0) | at(call.type, 8) | at(call.reduction, 16) | at(call.root, 32);
+  count_ = call.count;
+}
+
+Call SharedCall::load() const {
+  const std::uint64_t what = what_;
+  return {.kind = static_cast<Kind>(what & 0xff),
+          .type = static_cast<ncclDataType_t>(what >> 8 & 0xff),
+          .reduction = static_cast<int>(what >> 16 & 0xffff),
+          .root = static_cast<int>(what >> 32),
+          .count = count_};
+}
+
 SharedFile::SharedFile(int file, int ranks) : file_(file), ranks_(ranks) {
+  if (file < 0) throw std::runtime_error("the process that made the unique id has ended");
   const auto count = static_cast<std::uint64_t>(ranks);
   mapped_bytes_ = whole_pages(sizeof(State) + sizeof(Part) * k_parts * count * (1 + count));
   void* memory = MAP_FAILED;
@@ -91,14 +104,31 @@ std::uint64_t SharedFile::first_byte_of(int rank) {
   return k_bytes_of_rank * static_cast<std::uint64_t>(rank + 1);
 }
 
+std::uint64_t SharedFile::whole_pages(std::uint64_t bytes) {
+  constexpr std::uint64_t k_page = 4096;
+  return (bytes + k_page - 1) / k_page * k_page;
+}
+
 void SharedFile::write(std::uint64_t begin, const void* from, std::size_t bytes) {
   transfer_all(pwrite, file_, static_cast<const char*>(from), bytes, begin,
-               "NCCL: no memory for what a rank gives");
+               "writing what a rank gives");
 }
 
 void SharedFile::read(std::uint64_t begin, void* to, std::size_t bytes) {
-  transfer_all(pread, file_, static_cast<char*>(to), bytes, begin,
-               "NCCL: reading what a rank gave");
+  transfer_all(pread, file_, static_cast<char*>(to), bytes, begin, "reading what a rank gave");
+}
+
+void SharedFile::give(Part& part, std::uint64_t number, const Call& call, std::uint32_t takers,
+                      std::uint64_t begin, std::uint64_t bytes, const Part::Child& child) {
+  part.given = 0;  // who compares the last call sees that it is over
+  part.call.store(call);
+  part.begin = begin;
+  part.bytes = bytes;
+  part.child = child;
+  part.taken = 0;
+  part.takers = takers;
+  part.given = number + 1;
+  state_->changes.change();
 }
 
 void SharedFile::take(Part& part) {

@@ -32,15 +32,29 @@ class SharedWord {
   std::atomic<std::uint32_t> word_;
 };
 
+/// A call that is read while its owner may already write the next one.
+class SharedCall {
+ public:
+  void store(const Call& call);
+  [[nodiscard]] Call load() const;
+
+ private:
+  std::atomic<std::uint64_t> what_, count_;
+};
+
 /// What one rank tells the others about one operation, and where what it gives lies in the file.
 struct Part {
-  std::atomic<std::uint64_t> given;          // 1 + the number of the operation; 0: none yet
+  std::atomic<std::uint64_t> given;          // 1 + the number of the operation; 0: none
   std::atomic<std::uint32_t> takers, taken;  // how many ranks read it, and how many have
-  Call call;
+  SharedCall call;
   std::uint64_t begin, bytes;
   struct Child {
     int color, key, process, file;
   } child;  // of a split: the file that this rank offers to the new communicator
+
+  [[nodiscard]] bool is_of(std::uint64_t number) const { return given == number + 1; }
+  /// Whether all have read what was there before.
+  [[nodiscard]] bool is_free() const { return taken == takers; }
 };
 
 /// How many operations others wait for, by what a rank does in them.
@@ -66,7 +80,8 @@ class SharedFile {
   };
   struct State {
     std::atomic<int> ranks;
-    SharedWord changes;  // whenever a rank has joined, given, taken or failed
+    std::atomic<bool> id_is_closed;  // of the file itself, in the process that made it
+    SharedWord changes;              // whenever a rank has joined, given, taken or failed
     std::atomic<bool> is_failing, has_failed;
     std::array<char, 400> failure;  // written once, by the rank that set is_failing
     std::array<RankState, k_most_ranks> rank;
@@ -75,15 +90,21 @@ class SharedFile {
   [[nodiscard]] RankState& state_of(int rank);
 
   /// The place of a rank's part in a collective, and of a message from one rank to another. It is
-  /// used again 512 operations later.
+  /// used again k_parts operations later.
+  static constexpr std::uint64_t k_parts = 512;
   [[nodiscard]] Part& part(int rank, std::uint64_t number);
   [[nodiscard]] Part& message(int from, int to, std::uint64_t number);
 
   /// Where a rank may write: from here on, as far as it likes, but nowhere twice.
   [[nodiscard]] static std::uint64_t first_byte_of(int rank);
+  /// What one part takes of the file, so that it can be freed alone.
+  [[nodiscard]] static std::uint64_t whole_pages(std::uint64_t bytes);
   void write(std::uint64_t begin, const void* from, std::size_t bytes);
   void read(std::uint64_t begin, void* to, std::size_t bytes);
 
+  /// Tells all ranks of a part, whose bytes are written.
+  void give(Part& part, std::uint64_t number, const Call& call, std::uint32_t takers,
+            std::uint64_t begin, std::uint64_t bytes, const Part::Child& child = {});
   /// A rank has read the part. The last one frees its memory.
   void take(Part& part);
 

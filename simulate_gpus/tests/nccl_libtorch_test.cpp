@@ -42,7 +42,8 @@ void use_group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size)
   group->allgather(all, own)->wait();
   EXPECT_TRUE(torch::cat(all[0]).cpu().equal(torch::arange(size).repeat_interleave(2))) << all[0];
 
-  std::vector<at::Tensor> sent{torch::full({4}, rank, device)}, received{torch::empty({4}, device)};
+  std::vector<at::Tensor> sent{torch::full({4}, rank, device)},
+      received{torch::empty_like(sent[0])};
   group->startCoalescing();
   group->send(sent, (rank + 1) % size, 0);
   group->recv(received, (rank + size - 1) % size, 0);
@@ -54,8 +55,9 @@ void use_group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size)
 TEST(Threads, HaveAProcessGroupWithAGpuEach) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < 2; ++rank)
-    threads.emplace_back([&store, rank] { use_group(store, rank, 2); });
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&store, rank] { EXPECT_NO_THROW(use_group(store, rank, 2)); });
+  }
   for (auto& thread : threads) thread.join();
 }
 

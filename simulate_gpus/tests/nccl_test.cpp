@@ -11,9 +11,11 @@
 #include <algorithm>
 #include <barrier>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <random>
@@ -373,7 +375,7 @@ TEST(Graphs, DoTheirCollectivesAtEachLaunch) {
     check(ncclAllReduce(x.data(), x.data(), 2, ncclFloat32, ncclSum, comm, stream));
     check(cudaStreamEndCapture(stream, &graph));
     EXPECT_EQ(x.values(stream)[0], rank + 1) << "a capture does nothing";
-    check(cudaGraphInstantiate(&launchable, graph, 0));
+    check(cudaGraphInstantiateWithFlags(&launchable, graph, 0));
     for (int launch = 0; launch < 3; ++launch) check(cudaGraphLaunch(launchable, stream));
     EXPECT_EQ(x.values(stream), std::vector<float>(2, 12));  // 3, 6, 12
     check(cudaGraphExecDestroy(launchable));
@@ -420,6 +422,70 @@ TEST(Calls, ThatCannotBeMadeAreRefusedWithTheReason) {
   });
 }
 
+TEST(Reductions, TakeTheNumberOfANumberAndANan) {
+  on_ranks(2, [](int rank, ncclComm_t comm) {
+    for (const int with_nan : {0, 1}) {
+      const float value = rank == with_nan ? std::nanf("") : 1;
+      EXPECT_EQ(reduced(comm, ncclMax, value), std::vector<float>(2, 1));
+      EXPECT_EQ(reduced(comm, ncclMin, value), std::vector<float>(2, 1));
+    }
+  });
+}
+
+TEST(Groups, MayHaveMoreCallsThanThereIsRoomFor) {
+  constexpr std::size_t k_calls = 1300;
+  on_ranks(2, [](int rank, ncclComm_t comm) {
+    auto* const stream = make_stream();
+    const Buffer<int> sums(k_calls, rank), received(k_calls), sent(k_calls, rank);
+    check(ncclGroupStart());
+    for (std::size_t i = 0; i < k_calls; ++i) {
+      check(ncclAllReduce(sums.data() + i, sums.data() + i, 1, ncclInt32, ncclSum, comm, stream));
+      check(ncclSend(sent.data() + i, 1, ncclInt32, 1 - rank, comm, stream));
+      check(ncclRecv(received.data() + i, 1, ncclInt32, 1 - rank, comm, stream));
+    }
+    check(ncclGroupEnd());
+    EXPECT_EQ(sums.values(stream), std::vector<int>(k_calls, 1));
+    EXPECT_EQ(received.values(stream), std::vector<int>(k_calls, 1 - rank));
+  });
+}
+
+// Nobody waits for the receiver's work, but the sender's needs its room.
+TEST(Ranks, ThatAreFarAheadGetRoom) {
+  std::barrier sender_is_done(2);
+  on_ranks(2, [&](int rank, ncclComm_t comm) {
+    auto* const stream = make_stream();
+    const Buffer<int> x(1, rank + 5);
+    for (int i = 0; i < 1100; ++i) {
+      check(ncclBroadcast(x.data(), x.data(), 1, ncclInt32, 0, comm, stream));
+      check(rank == 0 ? ncclSend(x.data(), 1, ncclInt32, 1, comm, stream)
+                      : ncclRecv(x.data(), 1, ncclInt32, 0, comm, stream));
+    }
+    if (rank == 0) check(cudaStreamSynchronize(stream));
+    sender_is_done.arrive_and_wait();
+    EXPECT_EQ(x.values(stream)[0], 5);
+  });
+}
+
+TEST(Communicators, LeaveNoFileOpen) {
+  const auto open_files = [] {
+    const auto begin = std::filesystem::directory_iterator("/proc/self/fd");
+    return std::distance(begin, std::filesystem::directory_iterator());
+  };
+  const auto use = [](int rank, ncclComm_t comm) {
+    ncclComm_t part = nullptr;
+    check(ncclCommSplit(comm, 0, rank, &part, nullptr));
+    sum_over(part, 1);
+    check(ncclCommDestroy(part));
+  };
+  on_ranks(2, use);
+  const auto before = open_files();
+  for (int i = 0; i < 20; ++i) on_ranks(2, use);
+  // A rank's own thread may still be leaving.
+  for (int wait = 0; wait < 100 && open_files() > before; ++wait)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_LE(open_files(), before);
+}
+
 // ---- What a real GPU does only sometimes
 
 TEST(Streams, ShowTheOldValueWithoutAWait) {
@@ -451,6 +517,36 @@ TEST(Ranks, ThatMakeOtherCallsGetAnErrorThatNamesBoth) {
     ncclResult_t error = ncclSuccess;
     check(ncclCommGetAsyncError(comm, &error));
     EXPECT_EQ(error, ncclInvalidUsage);
+  });
+}
+
+TEST(Ranks, ThatCannotGiveTheirPartTellAll) {
+  on_ranks(2, [](int rank, ncclComm_t comm) {
+    auto* const stream = make_stream();
+    const Buffer<float> x(4);
+    const float* const from = rank == 0 ? nullptr : x.data();
+    check(ncclAllReduce(from, x.data(), 4, ncclFloat32, ncclSum, comm, stream));
+    EXPECT_EQ(cudaStreamSynchronize(stream), cudaErrorLaunchFailure);
+    EXPECT_NE(std::string(ncclGetLastError(comm)).find("writing what a rank gives"),
+              std::string::npos)
+        << ncclGetLastError(comm);
+  });
+}
+
+TEST(Split, OfRanksThatMakeAnotherCallIsAnError) {
+  on_ranks(2, [](int rank, ncclComm_t comm) {
+    auto* const stream = make_stream();
+    const Buffer<float> x(4);
+    if (rank == 0) {
+      ncclComm_t part = nullptr;
+      EXPECT_EQ(ncclCommSplit(comm, 0, rank, &part, nullptr), ncclInvalidUsage);
+    } else {
+      check(ncclAllReduce(x.data(), x.data(), 4, ncclFloat32, ncclSum, comm, stream));
+      EXPECT_EQ(cudaStreamSynchronize(stream), cudaErrorLaunchFailure);
+    }
+    EXPECT_NE(std::string(ncclGetLastError(comm)).find("ncclCommSplit on rank 0"),
+              std::string::npos)
+        << ncclGetLastError(comm);
   });
 }
 

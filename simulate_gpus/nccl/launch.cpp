@@ -85,7 +85,8 @@ void submit_group(const std::vector<Operation>& operations, cudaStream_t stream)
   for (const Operation& operation : operations) {
     simulated_cuda_count_collective(stream, name_of(operation.call.kind), operation.call.bytes(),
                                     text_of(operation.call).c_str());
-    parts[operation.number / k_together].push_back(operation);
+    auto& part = parts[operation.number / k_together].emplace_back(operation);
+    part.is_alone = operations.size() == 1;
   }
   for (const auto& [place, part] : parts) submit_together(part, stream);
 }

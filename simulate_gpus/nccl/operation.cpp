@@ -68,7 +68,8 @@ bool Operation::try_give() const {
     self->want_room(duty(), peer, number);
     return false;
   }
-  const std::uint64_t bytes = given_bytes(), begin = self->next_bytes(bytes);
+  const std::uint64_t bytes = given_bytes();
+  const std::uint64_t begin = bytes > 0 ? self->room_for(bytes, part, number) : 0;
   if (bytes > 0) self->or_fail([&] { write_part(begin, bytes); });
   self->file().give(part, number, call, takers(), begin, bytes);
   return true;
@@ -154,18 +155,27 @@ void Operation::compute() const {
   const auto read = [&](int rank, std::uint64_t begin, void* target, std::size_t size) {
     self->file().read(self->file().part(rank, number).begin + begin, target, size);
   };
+  // What this rank has given is still where it was, if no other operation wrote there.
+  const auto* const given = static_cast<const std::byte*>(simulated_cuda_host_address(from));
+  const auto read_faster = [&](int rank, std::uint64_t begin, void* target, std::size_t size) {
+    if (rank != self->rank || !is_alone || call.reduction == k_made_reduction) {
+      read(rank, begin, target, size);
+    } else {
+      std::memcpy(target, given + begin, size);
+    }
+  };
   const auto read_all = [&](std::uint64_t begin) {
     for (int rank = 0; rank < self->size; ++rank)
       read(rank, begin, result + static_cast<std::uint64_t>(rank) * bytes, bytes);
   };
   switch (call.kind) {
     case Kind::all_reduce:
-      return reduce(call, self->size, read, result);
+      return reduce(call, self->size, read_faster, result);
     case Kind::reduce_scatter:
       return reduce(
           call, self->size,
           [&](int rank, std::uint64_t begin, void* target, std::size_t size) {
-            read(rank, own + begin, target, size);
+            read_faster(rank, own + begin, target, size);
           },
           result);
     case Kind::broadcast:

@@ -38,6 +38,18 @@ struct Owed {
   bool only_makes_room = false;  // for a rank that is far ahead
 };
 
+/// Of one part, or free.
+struct Room {
+  std::uint64_t begin, bytes;
+  const Part* part;
+  std::uint64_t number;  // of the operation
+
+  [[nodiscard]] bool is_free() const {
+    const std::uint64_t given = part->given;
+    return given > number + 1 || (given == number + 1 && part->is_free());
+  }
+};
+
 /// A file in memory that a process has open: others find it by both numbers.
 struct MemoryFile {
   int process, file;
@@ -66,8 +78,8 @@ class Rank : public std::enable_shared_from_this<Rank> {
 
   /// The number of the next operation: of all collectives, or of the messages to or from a rank.
   std::uint64_t next_number(Duty duty, int peer);
-  /// Where this rank writes that many bytes.
-  std::uint64_t next_bytes(std::uint64_t bytes);
+  /// Where in the file this rank writes that many bytes, which will be that part of an operation.
+  std::uint64_t room_for(std::uint64_t bytes, const Part& part, std::uint64_t number);
 
   /// Others may want that from now on.
   void owe(Owed owed);
@@ -118,6 +130,7 @@ class Rank : public std::enable_shared_from_this<Rank> {
   std::mutex mutex_;  // guards what follows
   std::deque<Owed> owed_;
   std::uint64_t collectives_ = 0, written_ = 0;
+  std::vector<Room> rooms_;
   std::array<std::uint64_t, k_most_ranks> sent_{}, received_{};
   std::map<int, Scalar> reductions_;
   int next_reduction_ = ncclNumOps;

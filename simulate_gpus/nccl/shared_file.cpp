@@ -134,13 +134,12 @@ void SharedFile::give(Part& part, std::uint64_t number, const Call& call, std::u
 void SharedFile::take(Part& part) {
   // Once all have taken it, its owner may use it again.
   const std::uint32_t takers = part.takers;
-  const std::uint64_t begin = part.begin, bytes = part.bytes;
-  if (++part.taken != takers) return;
-  if (bytes > 0) {
-    fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(begin),
-              static_cast<off_t>(whole_pages(bytes)));
-  }
-  state_->changes.change();
+  if (++part.taken == takers) state_->changes.change();
+}
+
+void SharedFile::free(std::uint64_t begin, std::uint64_t bytes) {
+  fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(begin),
+            static_cast<off_t>(bytes));
 }
 
 }  // namespace simulated_nccl

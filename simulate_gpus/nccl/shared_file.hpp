@@ -105,8 +105,10 @@ class SharedFile {
   /// Tells all ranks of a part, whose bytes are written.
   void give(Part& part, std::uint64_t number, const Call& call, std::uint32_t takers,
             std::uint64_t begin, std::uint64_t bytes, const Part::Child& child = {});
-  /// A rank has read the part. The last one frees its memory.
+  /// A rank has read the part.
   void take(Part& part);
+  /// Gives memory back.
+  void free(std::uint64_t begin, std::uint64_t bytes);
 
  private:
   int file_, ranks_;

@@ -20,10 +20,13 @@ for folder in ("barrier", "test_dir", "init_dir"):
 # What LibTorch's tests read when they are imported. A rank is a fork, before which nothing may initialize CUDA.
 os.environ |= {"BACKEND": "nccl", "WORLD_SIZE": str(SIZE), "TEMP_DIR": FOLDER.name,
                "DISTRIBUTED_TESTS_DEFAULT_TIMEOUT": "100", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+from torch.testing._internal import common_distributed  # noqa: E402
 from torch.testing._internal.distributed.distributed_test import DistributedTest, TestDistBackend  # noqa: E402
 
+# It trains large convolutions, which takes GPUs seconds.
+common_distributed.TIMEOUT_OVERRIDE["test_ddp_uneven_inputs"] = 3600
 # Tests that are made for one number of ranks, and fail with another on real GPUs too.
-MADE_FOR = {}
+MADE_FOR = {"test_ddp_profiling_execution_trace": 2}
 
 
 class NcclTest(TestDistBackend, DistributedTest._DistTestBase):

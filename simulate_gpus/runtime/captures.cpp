@@ -24,7 +24,7 @@ struct Capture {
   unsigned long long id = 0;
   const CUstream_st* origin = nullptr;
   std::atomic<bool> is_invalid = false, has_ended = false;
-  Recording recording;
+  std::unique_ptr<CUgraph_st> graph = std::make_unique<CUgraph_st>();
   std::vector<Work> undo;
   std::map<const CUstream_st*, Steps> steps;
 };
@@ -97,14 +97,14 @@ cudaError_t refuse_wait(const CUstream_st& stream) {
 
 void record(Capture& capture, const CUstream_st& stream, Work step, Work undo) {
   if (undo) capture.undo.push_back(std::move(undo));
-  capture.recording.steps.push_back(
+  capture.graph->recording->steps.push_back(
       [step = std::move(step)](CUstream_st& launched) { submit(launched, step); });
   ++capture.steps[&stream].given;
 }
 
 void count(const CUstream_st& stream, const Work& add) {
   if (const auto capture = stream.capture.load()) {
-    capture->recording.counted.push_back(add);
+    capture->graph->recording->counted.push_back(add);
   } else {
     add();
   }
@@ -128,7 +128,7 @@ void simulated_cuda_record_submission(cudaStream_t handle,
                                       const std::function<void(cudaStream_t)>* submission) {
   const CUstream_st& stream = stream_of(handle);
   Capture& capture = *stream.capture.load();
-  capture.recording.steps.push_back(
+  capture.graph->recording->steps.push_back(
       [step = *submission](CUstream_st& launched) { step(&launched); });
   ++capture.steps[&stream].given;
 }
@@ -156,7 +156,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   end(*capture);
   if (capture->is_invalid) return fail(cudaErrorStreamCaptureInvalidated);
   if (is_unjoined(*capture)) return fail(cudaErrorStreamCaptureUnjoined);
-  *graph = new CUgraph_st{std::make_shared<const Recording>(std::move(capture->recording))};
+  *graph = capture->graph.release();
   return cudaSuccess;
 }
 
@@ -175,7 +175,7 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatu
   const auto capture = stream_of(stream).capture.load();
   *status = status_of(capture.get());
   if (id) *id = capture ? capture->id : 0;
-  if (graph) *graph = nullptr;
+  if (graph) *graph = capture ? capture->graph.get() : nullptr;
   if (dependencies) *dependencies = nullptr;
   if (edges) *edges = nullptr;
   if (num_dependencies) *num_dependencies = 0;

@@ -21,6 +21,7 @@ namespace simulated_cuda {
 struct Recording {
   std::vector<std::function<void(CUstream_st& launched)>> steps;
   std::vector<Work> counted;
+  std::vector<std::shared_ptr<CUuserObject_st>> objects;  // that the graph keeps alive
 };
 
 struct Capture;
@@ -72,6 +73,8 @@ void count(const CUstream_st& stream, const Work& add);
 
 }  // namespace simulated_cuda
 
+/// While it is captured, and then the program's.
 struct CUgraph_st {
-  std::shared_ptr<const simulated_cuda::Recording> recording;
+  std::shared_ptr<simulated_cuda::Recording> recording =
+      std::make_shared<simulated_cuda::Recording>();
 };

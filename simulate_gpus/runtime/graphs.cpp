@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 
 #include "captures.hpp"
@@ -18,7 +19,43 @@ struct CUgraphExec_st {
   std::shared_ptr<const Recording> recording;
 };
 
+/// What a program wants to know the end of.
+struct CUuserObject_st {
+  void* value;
+  cudaHostFn_t destroy;
+  std::atomic<unsigned> owners;
+
+  void release(unsigned count) {
+    if ((owners -= count) > 0) return;
+    destroy(value);
+    delete this;
+  }
+};
+
 extern "C" {
+
+cudaError_t cudaUserObjectCreate(cudaUserObject_t* object, void* value, cudaHostFn_t destroy,
+                                 unsigned owners, unsigned) {
+  SIMULATED_CUDA_ENTER();
+  *object = new CUuserObject_st{value, destroy, owners};
+  return cudaSuccess;
+}
+
+cudaError_t cudaUserObjectRelease(cudaUserObject_t object, unsigned count) {
+  SIMULATED_CUDA_ENTER();
+  object->release(count);
+  return cudaSuccess;
+}
+
+// The graph is an owner then, and so are those that are instantiated from it.
+cudaError_t cudaGraphRetainUserObject(cudaGraph_t graph, cudaUserObject_t object, unsigned count,
+                                      unsigned flags) {
+  SIMULATED_CUDA_ENTER();
+  if ((flags & cudaGraphUserObjectMove) == 0) object->owners += count;
+  graph->recording->objects.emplace_back(object,
+                                         [count](CUuserObject_st* kept) { kept->release(count); });
+  return cudaSuccess;
+}
 
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* exec, cudaGraph_t graph,
                                           unsigned long long) {

@@ -268,6 +268,32 @@ TEST(Graphs, RefuseASynchronization) {
   EXPECT_TRUE(has(error_of([&] { graph.capture_end(); }), "previous error during capture"));
 }
 
+TEST(Graphs, KeepWhatTheyRetainUntilTheLastOfThemIsDestroyed) {
+  int destroyed = 0;
+  const cudaHostFn_t destroy = [](void* count) { ++*static_cast<int*>(count); };
+  const CUDAStream side = c10::cuda::getStreamFromPool(false, 0);
+  cudaUserObject_t object = nullptr, other = nullptr;
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t launchable = nullptr;
+  cudaStreamCaptureStatus status{};
+  ASSERT_EQ(cudaUserObjectCreate(&object, &destroyed, destroy, 1, cudaUserObjectNoDestructorSync),
+            cudaSuccess);
+  ASSERT_EQ(cudaUserObjectCreate(&other, &destroyed, destroy, 1, cudaUserObjectNoDestructorSync),
+            cudaSuccess);
+  ASSERT_EQ(cudaStreamBeginCapture(side, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  ASSERT_EQ(cudaStreamGetCaptureInfo(side, &status, nullptr, &graph, nullptr, nullptr, nullptr),
+            cudaSuccess);
+  EXPECT_EQ(cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove), cudaSuccess);
+  EXPECT_EQ(cudaGraphRetainUserObject(graph, other, 1, 0), cudaSuccess);
+  EXPECT_EQ(cudaUserObjectRelease(other, 1), cudaSuccess);
+  ASSERT_EQ(cudaStreamEndCapture(side, &graph), cudaSuccess);
+  ASSERT_EQ(cudaGraphInstantiateWithFlags(&launchable, graph, 0), cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  EXPECT_EQ(destroyed, 0);
+  EXPECT_EQ(cudaGraphExecDestroy(launchable), cudaSuccess);
+  EXPECT_EQ(destroyed, 2);
+}
+
 // A capture must compute real values, here an index; memory is restored at its end.
 TEST(Graphs, CaptureATrainingStep) {
   torch::manual_seed(0);

@@ -117,7 +117,9 @@ std::uint64_t Rank::room_for(std::uint64_t bytes, const Part& part, std::uint64_
   const std::uint64_t begin = room->begin;
   std::uint64_t kept = 0;
   std::erase_if(rooms_, [&](const Room& each) {
-    if (!each.is_free() || (kept += each.bytes) <= k_most_kept) return false;
+    if (!each.is_free()) return false;
+    kept += each.bytes;
+    if (kept <= k_most_kept) return false;
     file_.free(each.begin, each.bytes);
     return true;
   });

@@ -26,7 +26,8 @@ struct CUuserObject_st {
   std::atomic<unsigned> owners;
 
   void release(unsigned count) {
-    if ((owners -= count) > 0) return;
+    const unsigned left = owners -= count;
+    if (left > 0) return;
     destroy(value);
     delete this;
   }

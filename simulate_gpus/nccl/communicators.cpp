@@ -4,6 +4,7 @@
 #include "nccl/communicator.hpp"
 
 #include <cuda_runtime_api.h>
+
 #include <cstring>
 #include <exception>
 #include <stdexcept>

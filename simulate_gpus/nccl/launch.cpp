@@ -72,6 +72,7 @@ void submit_together(const std::vector<Operation>& operations, cudaStream_t stre
     } else {
       owe(operation.number, given, false);
     }
+    // A collective that has been taken makes room for the one that will have the same place.
     if (duty == Duty::collective) owe(operation.number + SharedFile::k_parts, taken, true);
   }
 }

@@ -69,8 +69,11 @@ bool Operation::try_give() const {
     return false;
   }
   const std::uint64_t bytes = given_bytes();
-  const std::uint64_t begin = bytes > 0 ? self->room_for(bytes, part, number) : 0;
-  if (bytes > 0) self->or_fail([&] { write_part(begin, bytes); });
+  std::uint64_t begin = 0;
+  if (bytes > 0) {
+    begin = self->room_for(bytes, part, number);
+    self->or_fail([&] { write_part(begin, bytes); });
+  }
   self->file().give(part, number, call, takers(), begin, bytes);
   return true;
 }
@@ -97,9 +100,7 @@ void Operation::compare_calls() const {
     if (!part.is_of(number)) continue;
     const Call other = part.call.load();
     if (other == call || !part.is_of(number)) continue;  // its owner may have gone on
-    self->fail("operation " + std::to_string(number) + " of a communicator is " + text_of(call) +
-               " on rank " + std::to_string(self->rank) + ", and " + text_of(other) + " on rank " +
-               std::to_string(rank) + ". All ranks must make the same calls.");
+    self->fail_by_difference(number, call, rank, other);
   }
 }
 
@@ -155,7 +156,8 @@ void Operation::compute() const {
   const auto read = [&](int rank, std::uint64_t begin, void* target, std::size_t size) {
     self->file().read(self->file().part(rank, number).begin + begin, target, size);
   };
-  // What this rank has given is still where it was, if no other operation wrote there.
+  // This rank's own part is still in its memory too, unless another operation of the group has
+  // written there.
   const auto* const given = static_cast<const std::byte*>(simulated_cuda_host_address(from));
   const auto read_faster = [&](int rank, std::uint64_t begin, void* target, std::size_t size) {
     if (rank != self->rank || !is_alone || call.reduction == k_made_reduction) {

@@ -21,7 +21,7 @@ struct Operation {
   cudaStream_t stream = nullptr;
   Scalar scalar = {};        // of a reduction that the program made
   std::uint64_t number = 0;  // set when it is given to its stream
-  bool is_alone = false;     // in its group
+  bool is_alone = false;     // in its group: `from` is still what was given when it takes
 
   [[nodiscard]] Duty duty() const;
 

@@ -205,6 +205,13 @@ void Rank::fail(const std::string& what) {
   throw std::runtime_error("NCCL: " + what);
 }
 
+void Rank::fail_by_difference(std::uint64_t number, const Call& own, int other_rank,
+                              const Call& other) {
+  fail("operation " + std::to_string(number) + " of a communicator is " + text_of(own) +
+       " on rank " + std::to_string(rank) + ", and " + text_of(other) + " on rank " +
+       std::to_string(other_rank) + ". All ranks must make the same calls.");
+}
+
 std::string Rank::failure() {
   auto& state = file_.state();
   return state.has_failed ? state.failure.data() : "";

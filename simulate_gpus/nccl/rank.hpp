@@ -93,6 +93,9 @@ class Rank : public std::enable_shared_from_this<Rank> {
 
   /// The communicator is broken: all ranks' operations fail from now on, with that text. Throws it.
   [[noreturn]] void fail(const std::string& what);
+  /// The same where the ranks' calls of an operation differ.
+  [[noreturn]] void fail_by_difference(std::uint64_t number, const Call& own, int other_rank,
+                                       const Call& other);
   /// What is thrown breaks the communicator.
   void or_fail(const auto& action) {
     try {

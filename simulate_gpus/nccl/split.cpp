@@ -41,12 +41,8 @@ std::vector<Candidate> exchange_colors(Rank& self, std::uint64_t number, int col
   for (int rank = 0; rank < self.size; ++rank) {
     const Part& other = file.part(rank, number);
     wait_until([&] { return other.is_of(number); });
-    if (const Call call = other.call.load(); call.kind != Kind::split) {
-      self.fail("operation " + std::to_string(number) +
-                " of a communicator is ncclCommSplit on rank " + std::to_string(self.rank) +
-                ", and " + text_of(call) + " on rank " + std::to_string(rank) +
-                ". All ranks must make the same calls.");
-    }
+    if (const Call call = other.call.load(); call.kind != Kind::split)
+      self.fail_by_difference(number, {.kind = Kind::split}, rank, call);
     if (other.child.color == color)
       members.push_back({other.child.key, rank, {other.child.process, other.child.file}});
   }

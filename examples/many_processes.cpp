@@ -1,5 +1,5 @@
 // Past one machine ("multiple servers"): a network trained by several processes, on one machine or
-// on many. Each process has a shard of the data and a GPU of its own; after each backward the
+// on many. Each process has a shard of the data and a GPU of its own; in each backward pass the
 // gradients are averaged over all of them, so that all take the same step. Started by torchrun, or
 // alone, as a group of one:
 //   torchrun --standalone --nproc-per-node 2 --no-python build/release/examples/many_processes
@@ -10,6 +10,7 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
 #include <use_gpu/communicator.hpp>
+#include <use_gpu/distributed_data_parallel.hpp>
 #include <use_gpu/metric_log.hpp>
 #include <use_gpu/network.hpp>
 
@@ -30,14 +31,13 @@ int main() {
 
   torch::nn::Sequential net(torch::nn::Linear(2, 1));
   use_gpu::place(net, group.device());
-  use_gpu::broadcast_parameters(net, group);
+  use_gpu::DistributedDataParallel parallel(net, group);  // starts from rank 0's values
   torch::optim::SGD sgd(net->parameters(), /*lr=*/0.1);
   use_gpu::MetricLog log(group.device());
   for (int step = 0; step < 60; ++step) {
     sgd.zero_grad();
-    const torch::Tensor loss = (net->forward(x) - y).square().mean();
-    loss.backward();
-    use_gpu::average_gradients(net, group);
+    const torch::Tensor loss = (parallel.forward(x) - y).square().mean();
+    loss.backward();  // and equal gradients on all ranks
     sgd.step();
     log.push(loss);
   }

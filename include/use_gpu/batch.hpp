@@ -48,54 +48,62 @@ T call(const T& x, c10::Device device) requires std::same_as<decltype(to_device(
 }
 }  // namespace own_overload
 
+/// x, with visit(tensor) in place of each defined tensor in it, and visit(value) in place of what is of
+/// no type that is known here, if visit takes it.
+template <class T, class Visit>
+T with_each_tensor(const T& x, Visit&& visit) {
+  const auto inside = [&](const auto& element) { return with_each_tensor(element, visit); };
+  if constexpr (std::is_same_v<T, at::Tensor>) {
+    return x.defined() ? visit(x) : x;
+  } else if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T> ||
+                       std::is_same_v<T, std::string>) {
+    return x;
+  } else if constexpr (is_a<T, std::vector>) {
+    T all;
+    all.reserve(x.size());
+    for (const auto& element : x) all.push_back(inside(element));
+    return all;
+  } else if constexpr (is_a<T, std::map>) {
+    T all(x.key_comp());
+    for (const auto& [key, element] : x) all.emplace_hint(all.end(), key, inside(element));
+    return all;
+  } else if constexpr (is_a<T, std::optional>) {
+    return x ? T(inside(*x)) : T();
+  } else if constexpr (requires { std::tuple_size<T>::value; }) {  // array, pair, tuple
+    return std::apply([&](const auto&... element) { return T{inside(element)...}; }, x);
+  } else if constexpr (is_a<T, torch::data::Example>) {
+    if constexpr (requires { x.target; }) {
+      return T{inside(x.data), inside(x.target)};
+    } else {
+      return T{inside(x.data)};
+    }
+  } else if constexpr (requires { visit(x); }) {
+    return visit(x);
+  } else {
+    return x;
+  }
+}
+
 /// Moves the tensors of one batch, each once, by move(x), and what has an overload of its own.
 template <class Move>
-class BatchMover {
- public:
-  BatchMover(c10::Device device, Move move) : device_(device), move_(std::move(move)) {}
+struct BatchMover {
+  c10::Device device;
+  Move move;
+  std::unordered_map<at::TensorImpl*, at::Tensor> moved = {};
 
+  at::Tensor operator()(const at::Tensor& x) {
+    auto& there = moved[x.unsafeGetTensorImpl()];
+    if (!there.defined()) there = move(x);
+    return there;
+  }
   template <class T>
   T operator()(const T& x) {
-    if constexpr (std::is_same_v<T, at::Tensor>) {
-      if (!x.defined()) return x;
-      auto& moved = moved_[x.unsafeGetTensorImpl()];
-      if (!moved.defined()) moved = move_(x);
-      return moved;
-    } else if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T> ||
-                         std::is_same_v<T, std::string>) {
-      return x;
-    } else if constexpr (is_a<T, std::vector>) {
-      T all;
-      all.reserve(x.size());
-      for (const auto& element : x) all.push_back((*this)(element));
-      return all;
-    } else if constexpr (is_a<T, std::map>) {
-      T all(x.key_comp());
-      for (const auto& [key, element] : x) all.emplace_hint(all.end(), key, (*this)(element));
-      return all;
-    } else if constexpr (is_a<T, std::optional>) {
-      return x ? T((*this)(*x)) : T();
-    } else if constexpr (requires { std::tuple_size<T>::value; }) {  // array, pair, tuple
-      return std::apply([this](const auto&... element) { return T{(*this)(element)...}; }, x);
-    } else if constexpr (is_a<T, torch::data::Example>) {
-      if constexpr (requires { x.target; }) {
-        return T((*this)(x.data), (*this)(x.target));
-      } else {
-        return T((*this)(x.data));
-      }
-    } else {
-      static_assert(
-          requires { own_overload::call(x, device_); },
-          "use_gpu::to_device: this type holds no tensors that are known; give its "
-          "namespace T to_device(const T&, c10::Device)");
-      return own_overload::call(x, device_);
-    }
+    static_assert(
+        requires { own_overload::call(x, device); },
+        "use_gpu::to_device: this type holds no tensors that are known; give its "
+        "namespace T to_device(const T&, c10::Device)");
+    return own_overload::call(x, device);
   }
-
- private:
-  c10::Device device_;
-  Move move_;
-  std::unordered_map<at::TensorImpl*, at::Tensor> moved_;
 };
 
 }  // namespace detail
@@ -107,7 +115,7 @@ class BatchMover {
 template <class Batch>
 [[nodiscard]] Batch to_device(const Batch& batch, c10::Device device) {
   const auto move = [&](const at::Tensor& x) { return to_device(x, device); };
-  return detail::BatchMover(device, move)(batch);
+  return detail::with_each_tensor(batch, detail::BatchMover<decltype(move)>{device, move});
 }
 
 }  // namespace use_gpu

@@ -41,6 +41,9 @@ class GroupState;
 }
 
 namespace USE_GPU_EXPORT use_gpu {
+namespace detail {
+class DistributedSteps;
+}
 
 /// The group cannot be joined, or has lost a member. Names the address, and the ranks that c10d
 /// reports.
@@ -126,6 +129,7 @@ class Communicator {
  private:
   friend void average_gradients(ModuleRef net, Communicator& group);
   friend void broadcast_parameters(ModuleRef net, Communicator& group, int root);
+  friend class detail::DistributedSteps;
   explicit Communicator(std::unique_ptr<detail::GroupState> state);
   std::unique_ptr<detail::GroupState> state_;
 };

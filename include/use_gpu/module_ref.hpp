@@ -65,6 +65,11 @@ using ModuleRef = BasicModuleRef<torch::nn::Module>;
 /// A network that a function only reads.
 using ConstModuleRef = BasicModuleRef<const torch::nn::Module>;
 
+/// A handle to a module: a holder or a pointer. Not a module itself: its copies would share
+/// parameters.
+template <class Net>
+concept ModuleHandle = std::convertible_to<const Net&, ModuleRef>;
+
 extern template torch::nn::Module& BasicModuleRef<torch::nn::Module>::get() const;
 extern template const torch::nn::Module& BasicModuleRef<const torch::nn::Module>::get() const;
 

@@ -112,7 +112,8 @@ class Prefetch {
       if (std::exchange(is_started_, true)) ++*source_;
       if (*source_ == std::end(loader_)) return source_.reset();
       const auto send = [this](const at::Tensor& x) { return sender_.send(x); };
-      auto batch = BatchMover(device_, send)(static_cast<const Batch&>(**source_));
+      auto batch = with_each_tensor(static_cast<const Batch&>(**source_),
+                                    BatchMover<decltype(send)>{device_, send});
       queue_.push_back({std::move(batch), sender_.sent()});
     } catch (...) {
       error_ = std::current_exception();

@@ -33,11 +33,6 @@
 
 namespace USE_GPU_EXPORT use_gpu {
 
-/// A handle to a module: a holder or a pointer. Not a module itself: its copies would share
-/// parameters.
-template <class Net>
-concept ModuleHandle = std::convertible_to<const Net&, ModuleRef>;
-
 namespace detail {
 /// mirror(), for networks of any type.
 void mirror_modules(const std::vector<c10::Device>& devices,

@@ -80,9 +80,7 @@ void GroupState::call(const std::string& operation, const at::Tensor& x, Collect
 CallComparison GroupState::compare_calls(const std::string& operation, const std::string& call,
                                          const std::string& network, const std::string& choice,
                                          bool refuses) {
-  if (!failure.empty()) {
-    throw CommunicatorError(operation + ": this communicator is no longer usable: " + failure);
-  }
+  throw_if_lost(operation);
   const auto a = hash(call), b = hash(network), c = hash(choice);
   // Equal on all ranks if max(x) == min(x), which is ~max(~x).
   std::array<std::int64_t, 7> most{a, ~a, b, ~b, c, ~c, refuses ? rank : -1};
@@ -106,18 +104,29 @@ void GroupState::take_part(const std::string& operation, const std::function<voi
   try {
     work();
   } catch (const std::exception& error) {
-    if (failure.empty()) leave(operation, error_cause(error));
+    if (failure.empty()) leave(failure_text(operation, error_cause(error)));
     throw;
   }
 }
 
 void GroupState::send(const std::string& operation, const at::Tensor& wire, const at::Tensor& x,
                       Collective what) {
-  constexpr std::chrono::seconds k_grace(5);  // Gloo's own error at the time-out says more
   const bool on_nccl = by_nccl(wire);
   c10::intrusive_ptr<c10d::Work> work;
   try {
     work = start(on_nccl ? *nccl : *gloo, wire, what, timeout);
+  } catch (const std::exception& error) {
+    lose(operation, error);
+  }
+  finish(operation, work, on_nccl);
+  if (what == Collective(ReduceOp::mean)) wire.div_(size());
+  if (what != Collective(rank)) from_wire(wire, x);
+}
+
+void GroupState::finish(const std::string& operation, const c10::intrusive_ptr<c10d::Work>& work,
+                        bool on_nccl) {
+  constexpr std::chrono::seconds k_grace(5);  // Gloo's own error at the time-out says more
+  try {
     // Between polls of NCCL LibTorch sleeps longer than a small message takes.
     const auto soon = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
     while (on_nccl && !work->isCompleted() && std::chrono::steady_clock::now() < soon)
@@ -125,27 +134,35 @@ void GroupState::send(const std::string& operation, const at::Tensor& wire, cons
     work->wait(on_nccl ? timeout : timeout + k_grace);
   } catch (const std::exception& error) {
     // Gloo's threads block each other, and would never be joined.
-    if (!on_nccl && work && !work->isCompleted()) static_cast<void>(gloo.release());
-    leave(operation, error_cause(error));
-    throw CommunicatorError(failure +
-                            ". A rank has died, left or been too late; this communicator "
-                            "is no longer usable (torchrun --max-restarts starts a new "
-                            "group).");
+    if (!on_nccl && !work->isCompleted()) static_cast<void>(gloo.release());
+    lose(operation, error);
   }
-  if (what == Collective(ReduceOp::mean)) wire.div_(size());
-  if (what != Collective(rank)) from_wire(wire, x);
 }
 
-// So that the other ranks, which may wait for this one, notice at once.
-void GroupState::leave(const std::string& operation, const std::string& cause) {
+void GroupState::throw_if_lost(const std::string& operation) const {
+  if (failure.empty()) return;
+  throw CommunicatorError(operation + ": this communicator is no longer usable: " + failure);
+}
+
+void GroupState::lose(const std::string& operation, const std::exception& error) {
+  leave(failure_text(operation, error_cause(error)));
+  throw CommunicatorError(failure +
+                          ". A rank has died, left or been too late; this communicator is no "
+                          "longer usable (torchrun --max-restarts starts a new group).");
+}
+
+std::string GroupState::failure_text(const std::string& operation, const std::string& cause) const {
   std::vector<int> there;  // the other ranks whose addresses the cause contains
   for (const auto& peer : peers) {
     if (peer.rank != rank && cause.find('[' + peer.address + ']') != std::string::npos)
       there.push_back(peer.rank);
   }
-  failure = operation + " on rank " + std::to_string(rank) + " of " + std::to_string(size()) +
-            " failed: " + cause +
-            (there.empty() ? "" : " (there: rank " + number_ranges(there) + ')');
+  return operation + " on rank " + std::to_string(rank) + " of " + std::to_string(size()) +
+         " failed: " + cause + (there.empty() ? "" : " (there: rank " + number_ranges(there) + ')');
+}
+
+void GroupState::leave(const std::string& why) {
+  failure = why;
   try {
     gloo.reset();  // closes connections; NCCL's abort may wait for ranks that did not notice yet
     if (const auto leaving = std::exchange(nccl, nullptr)) leaving->abort();

@@ -63,10 +63,24 @@ class GroupState : public Membership {
   /// Whether x is sent by NCCL: only if it is on this rank's own GPU.
   [[nodiscard]] bool by_nccl(const at::Tensor& x) const { return nccl && x.device() == device; }
 
-  std::string failure;  // why the group is no longer usable
+  /// "all_reduce on rank 1 of 2 failed: Connection closed by peer [127.0.0.1] (there: rank 0)".
+  [[nodiscard]] std::string failure_text(const std::string& operation,
+                                         const std::string& cause) const;
 
- private:
-  void leave(const std::string& operation, const std::string& cause);
+  /// Closes the connections, so that the other ranks, which may wait for this one, notice at once.
+  void leave(const std::string& why);
+
+  /// CommunicatorError if the group is no longer usable.
+  void throw_if_lost(const std::string& operation) const;
+
+  /// Returns when the work is done, which `operation` started. If it fails, or its time is over, the
+  /// rank leaves, with a CommunicatorError.
+  void finish(const std::string& operation, const c10::intrusive_ptr<c10d::Work>& work,
+              bool on_nccl);
+  /// The same for what could not even be started.
+  [[noreturn]] void lose(const std::string& operation, const std::exception& error);
+
+  std::string failure;  // why the group is no longer usable
 };
 
 }  // namespace use_gpu::detail

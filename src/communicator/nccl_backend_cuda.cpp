@@ -2,6 +2,7 @@
 #include "communicator/nccl_backend_cuda.hpp"
 
 #include <ATen/cuda/CUDAContext.h>
+#include <c10/util/ScopeExit.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include <span>
@@ -15,7 +16,7 @@ namespace use_gpu::detail {
 namespace {
 
 // LibTorch's watchdog ends the process if a peer is lost. Here the calls wait for their results, and
-// throw; the watchdog is given nothing to watch.
+// throw; the watchdog is given nothing to watch, but what does not wait.
 class WaitingNccl final : public c10d::ProcessGroupNCCL {
  public:
   WaitingNccl(const Membership& own, const c10::intrusive_ptr<c10d::Store>& store,
@@ -25,9 +26,39 @@ class WaitingNccl final : public c10d::ProcessGroupNCCL {
     heartbeatMonitor_->stop();  // it would ask the store every second, which may be gone
     setBoundDeviceId(own.device);
   }
+
+  // What call() starts.
+  template <class Call>
+  c10::intrusive_ptr<c10d::Work> watch(const Call& call) {
+    blockingWait_ = false;
+    const auto restore = c10::make_scope_exit([this] { blockingWait_ = true; });
+    return call();
+  }
+};
+
+class WatchedNccl final : public c10d::Backend {
+ public:
+  explicit WatchedNccl(c10::intrusive_ptr<WaitingNccl> nccl)
+      : Backend(nccl->getRank(), nccl->getSize()), nccl_(std::move(nccl)) {}
+  [[nodiscard]] const std::string getBackendName() const override { return "nccl"; }
+  c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& x,
+                                           const c10d::AllreduceOptions& options) override {
+    return nccl_->watch([&] { return nccl_->allreduce(x, options); });
+  }
+  c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>& x,
+                                           const c10d::BroadcastOptions& options) override {
+    return nccl_->watch([&] { return nccl_->broadcast(x, options); });
+  }
+
+ private:
+  c10::intrusive_ptr<WaitingNccl> nccl_;
 };
 
 }  // namespace
+
+Backend watched(const Backend& nccl) {
+  return c10::make_intrusive<WatchedNccl>(c10::static_intrusive_pointer_cast<WaitingNccl>(nccl));
+}
 
 std::string gpu_id(c10::Device device) {
   if (!device.is_cuda()) return {};

@@ -19,10 +19,15 @@ namespace use_gpu::detail {
 [[nodiscard]] Backend make_nccl(const Membership& own,
                                 const c10::intrusive_ptr<c10d::Store>& store);
 
+/// The same NCCL for whoever does not wait: LibTorch's watchdog ends the process some time after the
+/// time-out if a peer is lost.
+[[nodiscard]] Backend watched(const Backend& nccl);
+
 #else  // no GPU has an ID, so NCCL is never chosen
 
 inline std::string gpu_id(c10::Device) { return {}; }
 inline Backend make_nccl(const Membership&, const c10::intrusive_ptr<c10d::Store>&) { return {}; }
+inline Backend watched(const Backend&) { return {}; }
 
 #endif
 

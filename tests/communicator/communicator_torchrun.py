@@ -239,6 +239,36 @@ def taken_port():
     expect_said(outputs[1], "has not answered")
 
 
+def data_parallel_together():
+    """DistributedDataParallel."""
+    [status], _ = finish([torchrun("--standalone", f"--nproc-per-node={GPUS or 2}", tests="Together.*")])
+    expect(status == 0, "a test failed")
+
+
+def data_parallel_of_one():
+    [status], _ = finish([torchrun("--standalone", "--nproc-per-node=1", tests="Together.*")])
+    expect(status == 0, "a test failed")
+
+
+def data_parallel_killed():
+    statuses, outputs = ranks("Fault.KilledDuringBackward", victim=1)
+    expect_survivors(statuses, victim=1)
+    for rank in range(RANKS):
+        if rank != 1:
+            expect_said(outputs[rank], f"DistributedDataParallel on rank {rank} of {RANKS}")
+
+
+def data_parallel_skips_a_step():
+    statuses, _ = ranks("Fault.SkipsAStep", victim=1)
+    expect(statuses == [0] * RANKS, "exit statuses")
+
+
+def data_parallel_unused():
+    statuses, outputs = ranks("Fault.DoesNotUseAParameter", victim=1)
+    expect(statuses == [0] * RANKS, "exit statuses")
+    expect_said(outputs[1], "2 of 10 parameters had no gradient in the last step: right.weight, ...")
+
+
 def many_processes():
     """The example ends where it does alone, to the tolerance that it states."""
     def numbers(*command):

@@ -12,7 +12,6 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
 #include <torch/types.h>
-#include <unistd.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <use_gpu/communicator.hpp>
 #include <use_gpu/default_device.hpp>
@@ -22,22 +21,22 @@
 #include <use_gpu/transfers.hpp>
 
 #include <cstdlib>
-#include <iostream>
 #include <new>
 #include <thread>
 
+#include "communicator/rank.hpp"
 #include "support.hpp"
 
 namespace use_gpu {
 namespace {
 
+using test::die;
+using test::environment;
 using test::error_of;
 using test::has;
-
-std::string environment(const char* variable) {
-  const char* const value = std::getenv(variable);
-  return value == nullptr ? "" : value;
-}
+using test::is_victim;
+using test::say;
+using test::until_noticed;
 
 // One for all tests, as in a program. The driver gives up long before its time-out.
 Communicator& group() {
@@ -383,20 +382,6 @@ TEST(Group, GoesOnAfterACallThatOneRankRefuses) {
 }
 
 Communicator join_within(std::chrono::seconds timeout) { return Communicator::join(timeout); }
-
-// Of groups that lose a rank: Gloo notices it at once, or now and then not before this time-out.
-std::chrono::seconds until_noticed() {
-  return std::chrono::seconds(std::stoi(environment("TIMEOUT_S")));
-}
-
-bool is_victim() { return environment("RANK") == environment("VICTIM"); }
-
-void die() { ::kill(::getpid(), SIGKILL); }
-
-// For the driver, which looks for what each rank said. In one write, so that lines stay whole.
-void say(const std::string& text) {
-  std::cout << "SAID by rank " + environment("RANK") + ": " + text + '\n' << std::flush;
-}
 
 template <class Action>
 std::string said(const Action& action) {

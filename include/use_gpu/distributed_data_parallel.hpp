@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT
+//
+// Trains one network in several processes, each with its part of every batch: in the backward pass the
+// gradients of one bucket of parameters are averaged over all ranks while the rest is still computed.
+// Python's DistributedDataParallel, on the same engine (c10d::Reducer), to the same bits:
+//
+//   auto group = use_gpu::Communicator::join();
+//   use_gpu::place(net, group.device());
+//   use_gpu::DistributedDataParallel parallel(net, group);    // starts from rank 0's values
+//   ...
+//   criterion(parallel.forward(x), y).backward();             // equal gradients on all ranks
+//   sgd.step();
+//
+// average_gradients(net, group) does the same after the backward pass, for loops that run several
+// forward passes or none before it.
+#pragma once
+
+#include <use_gpu/batch.hpp>
+#include <use_gpu/communicator.hpp>
+#include <use_gpu/module_ref.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace USE_GPU_EXPORT use_gpu {
+
+struct DistributedOptions {
+  /// How many bytes of gradients travel together at most; unset as Python: 25 MiB, the first 1 MiB.
+  std::optional<std::uint64_t> bucket_bytes = {};
+  /// Parameters may have no part in a forward pass, others on each rank. Costs a search through the
+  /// graph in each step.
+  bool find_unused_parameters = false;
+  /// Before each forward pass all ranks get rank 0's buffers (BatchNorm's statistics).
+  bool broadcast_buffers = true;
+};
+
+namespace detail {
+
+/// What DistributedDataParallel does, for networks of any type.
+class DistributedSteps {
+ public:
+  DistributedSteps(ModuleRef net, Communicator& group, const DistributedOptions& options);
+  ~DistributedSteps();
+  DistributedSteps(const DistributedSteps&) = delete;
+  DistributedSteps& operator=(const DistributedSteps&) = delete;
+
+  void before_forward();
+  /// Takes the tensors of the output where it needs them, and gives those to return instead.
+  std::vector<at::Tensor> after_forward(const std::vector<at::Tensor>& outputs);
+  [[nodiscard]] bool needs_outputs() const;
+  /// The last value.
+  bool set_exchanging(bool exchanges);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace detail
+
+/// A network whose gradients are equal on all ranks after each backward pass. Neither copied nor
+/// moved; the Communicator outlives it. In a group of one it is the network alone.
+///
+/// Each forward pass is followed by one backward pass, and all ranks do the same. What is frozen when
+/// it is made is left alone. Gradients travel in their own dtype: bfloat16 is summed in bfloat16, as
+/// in Python.
+///
+/// Waits: backward() with Gloo for the other ranks; with NCCL it queues, as on any stream.
+///
+/// Throws: with Gloo forward() and backward() throw CommunicatorError if a rank has died, left or is
+/// too late. With NCCL c10d's watchdog ends the process about a minute after the time-out, with a
+/// line that names the rank, as in Python.
+///
+/// Threads: one at a time.
+template <ModuleHandle Net>
+class DistributedDataParallel {
+ public:
+  /// Copies rank 0's parameters and buffers to all.
+  ///
+  /// Throws: on every rank, and nothing has changed: ParameterError if the networks differ, also in
+  /// the order of their parameters or in what is frozen; ArgumentError if the options differ or
+  /// nothing is to be trained; DeviceMismatch if the network is not on group.device().
+  DistributedDataParallel(Net net, Communicator& group, DistributedOptions options = {})
+      : net_(std::move(net)), steps_(net_, group, options) {}
+
+  /// net->forward(args...), in inference and evaluation too.
+  ///
+  /// Throws: ParameterError, with the names in differences(), if a parameter had no part in the last
+  /// step and find_unused_parameters is false, or if the network has another device, dtype or shape
+  /// by now. This rank has left the group then; what the others get is said above.
+  template <class... Args>
+  auto forward(Args&&... args) {
+    steps_.before_forward();
+    auto output = net_->forward(std::forward<Args>(args)...);
+    if (!steps_.needs_outputs()) {
+      steps_.after_forward({});
+      return output;
+    }
+    std::vector<at::Tensor> tensors;
+    detail::with_each_tensor(output, [&](const at::Tensor& x) {
+      tensors.push_back(x);
+      return x;
+    });
+    const auto replaced = steps_.after_forward(tensors);
+    auto next = replaced.begin();
+    return detail::with_each_tensor(output, [&](const at::Tensor&) { return *next++; });
+  }
+
+  /// The network itself.
+  [[nodiscard]] const Net& module() const { return net_; }
+
+  /// While it lives gradients are accumulated on this rank alone. Restores what was before.
+  class NoSync {
+   public:
+    explicit NoSync(DistributedDataParallel& parallel)
+        : steps_(parallel.steps_), before_(steps_.set_exchanging(false)) {}
+    ~NoSync() { steps_.set_exchanging(before_); }
+    NoSync(const NoSync&) = delete;
+    NoSync& operator=(const NoSync&) = delete;
+
+   private:
+    detail::DistributedSteps& steps_;
+    bool before_;
+  };
+
+  /// Of several backward passes before one step of the optimizer all but the last belong in its
+  /// scope, with their forward passes: `{ const auto alone = parallel.no_sync(); ... }`.
+  [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
+
+ private:
+  Net net_;
+  detail::DistributedSteps steps_;
+};
+
+}  // namespace use_gpu

@@ -41,17 +41,17 @@ def start(command, **more):
                             stderr=subprocess.STDOUT)
 
 
-def finish(processes):
+def finish(processes, limit_s=LIMIT_S):
     """The exit statuses and outputs; fails if one does not end."""
     statuses, outputs = [], []
     for process in processes:
         try:
-            outputs.append(process.communicate(timeout=LIMIT_S)[0])
+            outputs.append(process.communicate(timeout=limit_s)[0])
         except subprocess.TimeoutExpired:
             for other in processes:
                 other.kill()
             output = process.communicate()[0]
-            sys.exit(f"FAILED: still running after {LIMIT_S} s; it printed:\n{output}")
+            sys.exit(f"FAILED: still running after {limit_s} s; it printed:\n{output}")
         statuses.append(process.returncode)
         print(f"--- exit status {statuses[-1]}:\n{outputs[-1]}")
     return statuses, outputs
@@ -72,8 +72,8 @@ def start_ranks(tests, count=RANKS, victim=None, port=None, visible=(), **sizes)
             for rank in range(count)]
 
 
-def ranks(*arguments, **more):
-    return finish(start_ranks(*arguments, **more))
+def ranks(*arguments, limit_s=LIMIT_S, **more):
+    return finish(start_ranks(*arguments, **more), limit_s)
 
 
 def expect(condition, what):
@@ -250,17 +250,22 @@ def data_parallel_of_one():
     expect(status == 0, "a test failed")
 
 
-def data_parallel_killed():
-    statuses, outputs = ranks("Fault.KilledDuringBackward", victim=1)
-    expect_survivors(statuses, victim=1)
-    for rank in range(RANKS):
-        if rank != 1:
+def data_parallel_lost(test, status):
+    """Rank 1 is lost, and ends with that status. By Gloo the others throw; by NCCL c10d's watchdog ends them."""
+    statuses, outputs = ranks(test, victim=1, limit_s=200)
+    expect(statuses[1] == status, "the exit status of rank 1")
+    for rank in {*range(RANKS)} - {1}:
+        if GPUS:
+            expect(statuses[rank] == -6 and f"[Rank {rank}] Watchdog caught collective operation timeout" in outputs[rank],
+                   f"rank {rank} was not ended by the watchdog")
+        else:
+            expect(statuses[rank] == 0, f"the exit status of rank {rank}")
             expect_said(outputs[rank], f"DistributedDataParallel on rank {rank} of {RANKS}")
 
 
-def data_parallel_skips_a_step():
-    statuses, _ = ranks("Fault.SkipsAStep", victim=1)
-    expect(statuses == [0] * RANKS, "exit statuses")
+def data_parallel_killed(): data_parallel_lost("Fault.KilledDuringBackward", -9)
+def data_parallel_skips_a_step(): data_parallel_lost("Fault.SkipsAStep", 0)
+def data_parallel_batch_raises(): data_parallel_lost("Fault.BatchRaises", 0)
 
 
 def data_parallel_unused():

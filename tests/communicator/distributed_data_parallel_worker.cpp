@@ -267,21 +267,38 @@ TEST(Fault, KilledDuringBackward) {
   parallel.forward(x, -1).square().mean().backward();
   const auto loss = parallel.forward(x, -1).square().mean();
   if (is_victim()) die();
-  say(error_of<CommunicatorError>([&] { loss.backward(); }));
+  say(error_of<CommunicatorError>([&] {
+    loss.backward();
+    synchronize(joined.device());  // NCCL's watchdog ends the process here
+  }));
 }
 
-TEST(Fault, SkipsAStep) {
+// In its third step a rank's batch raises, or it makes no third step.
+void lose_one_in_the_third_step(bool raises) {
+  ::signal(SIGTERM, SIG_IGN);
   auto joined = Communicator::join(until_noticed());
   const auto net = make_net("plain");
   place(net, joined.device());
   Parallel parallel(net, joined);
   const auto x = torch::rand({6, 8}, joined.device());
   for (int step = 0; step < 3; ++step) {
-    if (is_victim() && step == 2) return;
-    const auto train = [&] { parallel.forward(x, -1).square().mean().backward(); };
-    step < 2 ? train() : say(error_of<CommunicatorError>(train));
+    const bool is_lost = is_victim() && step == 2;
+    if (is_lost && !raises) return;
+    const auto train = [&] {
+      const auto rows = is_lost ? x.narrow(1, 0, 7) : x;
+      parallel.forward(rows, -1).square().mean().backward();
+      synchronize(joined.device());
+    };
+    if (is_lost) {
+      EXPECT_TRUE(has(error_of<c10::Error>(train), "shapes cannot be multiplied"));
+    } else {
+      step < 2 ? train() : say(error_of<CommunicatorError>(train));
+    }
   }
 }
+
+TEST(Fault, SkipsAStep) { lose_one_in_the_third_step(/*raises=*/false); }
+TEST(Fault, BatchRaises) { lose_one_in_the_third_step(/*raises=*/true); }
 
 TEST(Fault, DoesNotUseAParameter) {
   auto joined = Communicator::join(until_noticed());

@@ -3,6 +3,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ThreadLocalState.h>
+#include <ATen/autocast_mode.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <use_gpu/device.hpp>
@@ -56,6 +57,8 @@ void parallel_on(const std::vector<c10::Device>& devices,
   }
   const int share = std::max(1, at::get_num_threads() / static_cast<int>(devices.size()));
   const at::ThreadLocalState callers;
+  at::autocast::increment_nesting();  // the only way to ask for it
+  const bool in_autocast = at::autocast::decrement_nesting() > 0;
 
   std::mutex mutex;
   std::exception_ptr first_error;
@@ -79,6 +82,8 @@ void parallel_on(const std::vector<c10::Device>& devices,
     const auto device = stream.device();
     attempt(device, entry, [&] {
       const at::ThreadLocalStateGuard state(callers);
+      if (in_autocast)
+        at::autocast::increment_nesting();  // so that no scope of the work is outermost
       detail::bind_context(device);
       const c10::StreamGuard current(stream);
       set_intra_op_threads(share);

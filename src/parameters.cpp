@@ -4,70 +4,18 @@
 #include <use_gpu/transfers.hpp>
 
 #include <algorithm>
-#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
-#include "copies/bulk_copy.hpp"
-#include "copies/each_copy.hpp"
 #include "copies/flat_buffers.hpp"
 #include "network_tensors/named_tensors.hpp"
 #include "network_tensors/parameter_differences.hpp"
+#include "network_tensors/pending_writes.hpp"
 #include "tensor_files/tensor_file_io.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {
-namespace {
 
 namespace fs = std::filesystem;
-
-// Whether both would write the same. NaNs are equal if their bits are.
-bool have_same_values(const at::Tensor& a, const at::Tensor& b, at::ScalarType dtype) {
-  if (a.is_same(b)) return true;
-  return a.device() == b.device() && detail::have_same_bits(a.to(dtype), b.to(dtype));
-}
-
-// What is to be written into a network. Everything is checked before the first tensor is written.
-struct PendingWrites {
-  detail::NamedTensors known;  // the network's
-  detail::Differences differences = {};
-  detail::Pairs writes = {};
-  // The first name and value of each target.
-  std::unordered_map<at::TensorImpl*, std::pair<std::string, at::Tensor>> written = {};
-
-  /// A reason for which nothing may be written.
-  void refuse(std::string difference) { differences.push_back(std::move(difference)); }
-
-  /// The value of that name.
-  void add(const std::string& name, const at::Tensor& source, bool may_convert = false) {
-    if (!known.contains(name)) return refuse(name + " is not in the network");
-    const auto& target = known.at(name);
-    const auto difference = detail::difference(target, source, may_convert);
-    if (!difference.empty()) return refuse(name + ' ' + difference);
-    const auto [first, is_first] = written.try_emplace(target.unsafeGetTensorImpl(), name, source);
-    const auto& [first_name, first_source] = first->second;
-    if (is_first) {
-      writes.add(source, target);
-    } else if (!have_same_values(first_source, source, target.scalar_type())) {
-      refuse(name + " is tied to " + first_name + "; give both one tensor");
-    }
-  }
-
-  /// Writes in place; or ParameterError, which begins with `what`.
-  void run(const std::string& what) {
-    detail::throw_if_any(what, std::move(differences));
-    auto& [values, targets] = writes;
-    // A value may be another parameter of this network, overwritten before it is read.
-    std::unordered_set<const void*> storages;
-    for (const auto& target : targets) storages.insert(target.storage().unsafeGetStorageImpl());
-    for (std::size_t i = 0; i < targets.size(); ++i) {
-      const bool shared = storages.contains(values[i].storage().unsafeGetStorageImpl());
-      if (shared && !values[i].is_same(targets[i])) values[i] = values[i].clone();
-    }
-    detail::bulk_copy(values, targets);
-  }
-};
-
-}  // namespace
 
 std::map<std::string, at::Tensor> read_parameters(ConstModuleRef net) {
   const AllowTransfers certain;
@@ -81,7 +29,7 @@ void write_parameters(ModuleRef net, const std::map<std::string, at::Tensor>& va
   const AllowTransfers certain;
   // In inference mode tensors that were made in it can be written too.
   const c10::InferenceMode inference;
-  PendingWrites pending{detail::named_tensors_of(net.get())};
+  detail::PendingWrites pending{detail::named_tensors_of(net.get())};
   for (const auto& [name, value] : values) pending.add(name, value);
   pending.run("write_parameters: the values do not fit the network");
 }
@@ -94,7 +42,7 @@ void save_parameters(ConstModuleRef net, const fs::path& file) {
 }
 
 LoadReport load_parameters(ModuleRef net, const fs::path& file, const LoadOptions& options) {
-  PendingWrites pending{detail::named_tensors_of(net.get())};
+  detail::PendingWrites pending{detail::named_tensors_of(net.get())};
   const detail::TensorFileReader reader("load_parameters", file);
   std::map<std::string, const detail::StoredTensor*> stored_as;  // by the network's names
   for (const auto& stored : reader.tensors()) {

@@ -38,8 +38,8 @@ namespace USE_GPU_EXPORT use_gpu {
 /// theirs, as in Python, where C++'s Module::to(device, dtype) converts them too. ArgumentError for
 /// a dtype that is not floating point.
 ///
-/// An optimizer's own state, such as momenta, is neither moved nor converted, and its next step
-/// would throw: place the network before the first step, or move the state too.
+/// An optimizer's own state, such as momenta, stays where it is, and its next step would throw:
+/// place(optimizer) moves it too (training.hpp).
 void place(ModuleRef net, c10::Device device, std::optional<at::ScalarType> dtype = {});
 
 /// Where one parameter or buffer lives.

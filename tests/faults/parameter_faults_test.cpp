@@ -11,11 +11,13 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <torch/nn/module.h>
+#include <torch/optim/sgd.h>
 #include <torch/types.h>
 #include <unistd.h>
 #include <use_gpu/errors.hpp>
 #include <use_gpu/parameters.hpp>
 #include <use_gpu/tensor_file.hpp>
+#include <use_gpu/training.hpp>
 
 #include <csignal>
 #include <cstdarg>
@@ -157,10 +159,15 @@ struct Save {
 const Save k_saves[] = {
     {"SaveParameters",
      [](const Net& net, const std::filesystem::path& file) { save_parameters(net, file); }},
-    {"SaveTensors", [](const Net& net, const std::filesystem::path& file) {
+    {"SaveTensors",
+     [](const Net& net, const std::filesystem::path& file) {
        std::map<std::string, at::Tensor> tensors;
        for (const auto& x : net.named_buffers()) tensors.emplace(x.key(), x.value());
        save_tensors(tensors, file);
+     }},
+    {"SaveTraining", [](const Net& net, const std::filesystem::path& file) {
+       const torch::optim::SGD sgd({torch::zeros({1})}, 0.1);
+       save_training(net, sgd, {}, file);
      }}};
 
 class Saving : public testing::TestWithParam<Save> {};
@@ -170,7 +177,11 @@ INSTANTIATE_TEST_SUITE_P(By, Saving, testing::ValuesIn(k_saves),
 
 std::optional<float> loaded(const std::filesystem::path& file) {
   Net net(-1);
-  load_parameters(net, file);
+  const auto names = [](const std::string& name) {  // of a training file the network's alone
+    const bool of_training = name.starts_with("network.");
+    return of_training ? name.substr(8) : name.starts_with("b") ? name : "";
+  };
+  load_parameters(net, file, {.rename = names});
   return net.value();
 }
 

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT
 //
-// 20,000 damaged files and 2,000 damaged indexes, or USE_GPU_MUTATIONS of the first and a tenth of
-// that of the second. Whatever was done to a file, loading it gives its values or a ParameterError
-// that changed nothing.
+// 20,000 damaged files of parameters, as many of a training, and 2,000 damaged indexes, or
+// USE_GPU_MUTATIONS of the first two and a tenth of that of the last. Whatever was done to a file,
+// loading it gives its values or a ParameterError that changed nothing.
 #include <gtest/gtest.h>
-#include <torch/nn/module.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/adam.h>
 #include <torch/types.h>
 #include <use_gpu/errors.hpp>
 #include <use_gpu/parameters.hpp>
 #include <use_gpu/tensor_file.hpp>
+#include <use_gpu/training.hpp>
 
 #include <cstdlib>
 #include <cstring>
@@ -170,6 +172,64 @@ TEST(LoadParameters, NeverTakesADamagedFileForAnother) {
   std::cout << refused << " files refused, " << count - refused
             << " loaded with their values, of which " << unchanged << " were unchanged\n";
   EXPECT_GT(refused, count * 3 / 4);
+}
+
+// A layer, an optimizer that has stepped, and the random numbers that come next.
+struct Training {
+  explicit Training(std::uint64_t seed) {
+    torch::manual_seed(seed);
+    for (auto& p : net->parameters()) p.mutable_grad() = torch::rand_like(p);
+    adam.step();
+  }
+  [[nodiscard]] std::string bytes(const TrainingState& state) const {
+    std::string all = std::to_string(state.step);
+    const auto add = [&](const at::Tensor& x) {
+      all.append(static_cast<const char*>(x.const_data_ptr()), x.nbytes());
+    };
+    for (const auto& p : net->parameters()) {
+      add(p);
+      const auto& own = static_cast<const torch::optim::AdamParamState&>(
+          *adam.state().at(p.unsafeGetTensorImpl()));
+      add(own.exp_avg());
+      add(own.exp_avg_sq());
+      all += std::to_string(own.step());
+    }
+    add(torch::rand({4}));
+    return all + std::to_string(adam.param_groups()[0].options().get_lr());
+  }
+  torch::nn::Linear net{2, 3};
+  torch::optim::Adam adam{net->parameters(), 0.125};
+};
+
+TEST(LoadTraining, NeverTakesADamagedFileForAnother) {
+  const test::ScratchFolder folder(test::folder_in_memory());
+  const Training first(1);
+  save_training(first.net, first.adam, {.step = 7}, folder / "a");
+  const auto expected = first.bytes({.step = 7});
+  const Training second(2);
+  save_training(second.net, second.adam, {.step = 8}, folder / "b");
+  const auto a = content_of(folder / "a");
+  std::uint64_t header_size = 0;
+  std::memcpy(&header_size, a.data(), sizeof header_size);
+  Mutator mutator(a, content_of(folder / "b"), 8, header_size);
+  Training training(9);
+  save_training(training.net, training.adam, {}, folder / "own");
+  const auto own = training.bytes({});
+  int refused = 0;
+  for (int i = 0; i < mutations(); ++i) {
+    load_training(training.net, training.adam, folder / "own");
+    write(folder / "file", mutator.next());
+    try {
+      const auto state = load_training(training.net, training.adam, folder / "file");
+      ASSERT_EQ(training.bytes(state), expected) << "mutation " << i;
+    } catch (const ParameterError& error) {
+      ++refused;
+      ASSERT_LE(std::strlen(error.what()), 400U);
+      ASSERT_EQ(training.bytes({}), own) << "mutation " << i << ": " << error.what();
+    }
+  }
+  std::cout << refused << " files refused, " << mutations() - refused << " loaded\n";
+  EXPECT_GT(refused, mutations() * 3 / 4);
 }
 
 TEST(LoadParameters, NeverTakesADamagedIndexForAnother) {

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+//
+// A training loop's state: an optimizer's tensors belong where its parameters are, and all that the
+// next step depends on fits in one file, from which another process, on any device, goes on:
+//
+//   use_gpu::place(net, device);
+//   use_gpu::place(adam);                                     // its momenta follow
+//   use_gpu::save_training(net, adam, {.step = step}, "training.safetensors");
+//   const auto state = use_gpu::load_training(net, adam, "training.safetensors");
+//   for (auto step = state.step; step < steps; ++step) ...    // as if nothing had happened
+//
+// All of LibTorch's optimizers are known: Adagrad, Adam, AdamW, LBFGS, RMSprop, SGD.
+//
+// Threads: one at a time for one network or optimizer.
+#pragma once
+
+#include <use_gpu/errors.hpp>
+#include <use_gpu/export.hpp>
+#include <use_gpu/mixed_precision.hpp>
+#include <use_gpu/module_ref.hpp>
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+
+namespace USE_GPU_EXPORT use_gpu {
+
+/// Moves each tensor of the optimizer's state to its parameter's device, in few large transfers; its
+/// dtype stays. To be called after place(net, device), which cannot know of it: else step() ends in
+/// "at least two devices". All or nothing.
+///
+/// Waits: for what it moves from or to the host.
+///
+/// Throws: ArgumentError for an optimizer that is not LibTorch's own.
+void place(torch::optim::Optimizer& optimizer);
+
+/// What the program counts itself. LibTorch's schedulers keep their count to themselves, so that it
+/// is not saved: make a new one, and let it step as often.
+struct TrainingState {
+  std::int64_t step = 0;                       ///< as the program counts
+  std::optional<GradScalerState> scaler = {};  ///< GradScaler::state(), where there is one
+};
+
+/// Writes a safetensors file, which Python reads, with the network's parameters and buffers, the
+/// optimizer's state and the options of its groups, the state of the CPU's random generator and of
+/// those of the network's other devices, and `state`. Gradients are not saved. Atomic, as
+/// save_parameters.
+///
+/// Waits: for the devices, and until the file is on the disk.
+///
+/// Throws: ParameterError, as save_parameters; ArgumentError for an optimizer that is not LibTorch's.
+void save_training(ConstModuleRef net, const torch::optim::Optimizer& optimizer,
+                   const TrainingState& state, const std::filesystem::path& file);
+
+/// Reads such a file into a network and an optimizer that are built as the saved ones were, on any
+/// devices. The next steps are bit for bit what they would have been on the same kind of device. The
+/// generators of the network's devices go on where those of the same kind and place in the order of
+/// first use stood; others are left alone.
+///
+/// Waits: for the devices.
+///
+/// Throws: ParameterError, and nothing has changed, if the file cannot be read, is damaged, or does
+/// not fit; differences() has all that is missing or different, of the network, the kind of
+/// optimizer, its groups and its state. ArgumentError as save_training.
+TrainingState load_training(ModuleRef net, torch::optim::Optimizer& optimizer,
+                            const std::filesystem::path& file);
+
+}  // namespace use_gpu

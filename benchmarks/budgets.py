@@ -146,6 +146,15 @@ else:
     not_measured("1,000 gradients, two processes: 1,000 all_reduces over average_gradients", "at least 5x",
                  WITHOUT_TORCH)
 
+steps = medians("data_parallel.txt")
+if steps:
+    what = "a training step, two processes on the CPU"
+    at_least(f"{what}: Python's DistributedDataParallel over C++'s", steps["Python"] / steps["C++"], 0.95)
+    at_least(f"{what}: average_gradients over DistributedDataParallel", steps["average_gradients"] / steps["C++"], 1)
+else:
+    not_measured("a training step, two processes: Python's DistributedDataParallel over C++'s", "at least 0.95x",
+                 WITHOUT_TORCH)
+
 matmul, _ = benchmarks("matmul")
 for (where, n), times in matmul.items():
     ours = matmul.get((where.removesuffix(" cublasLt"), n))

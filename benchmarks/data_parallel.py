@@ -39,6 +39,7 @@ x = torch.full((ROWS, WIDTH), 1.0 + rank, device=device)
 wait = torch.cuda.synchronize if on_gpu else lambda: None
 microseconds = []
 for step in range(steps):
+    dist.barrier()
     wait()
     start = time.perf_counter()
     sgd.zero_grad()

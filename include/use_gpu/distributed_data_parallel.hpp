@@ -115,6 +115,7 @@ class DistributedDataParallel {
   /// While it lives gradients are accumulated on this rank alone. Restores what was before.
   class NoSync {
    public:
+    /// As no_sync() does.
     explicit NoSync(DistributedDataParallel& parallel)
         : steps_(parallel.steps_), before_(steps_.set_exchanging(false)) {}
     ~NoSync() { steps_.set_exchanging(before_); }

@@ -65,13 +65,13 @@ struct GradScalerOptions {
   double scale = 65536;         ///< by which the first losses are multiplied
   double growth_factor = 2;     ///< of the scale, after growth_interval steps without inf or nan
   double backoff_factor = 0.5;  ///< of the scale, after a step with one
-  std::int64_t growth_interval = 2000;
+  std::int64_t growth_interval = 2000;  ///< in steps
   bool enabled = true;  ///< false: step() is the optimizer's own, all else does nothing
 };
 
 /// What a scaler has learned; TrainingState saves it.
 struct GradScalerState {
-  double scale;
+  double scale;                 ///< by which the next losses are multiplied
   std::int64_t growth_tracker;  ///< steps without inf or nan since the scale last changed
 };
 
@@ -115,7 +115,10 @@ class GradScaler {
   /// The scale; 1 if this is not enabled.
   [[nodiscard]] double scale_factor() const;
 
+  /// To be saved.
   [[nodiscard]] GradScalerState state() const;
+  /// Goes on from a saved one.
+  ///
   /// Throws: ArgumentError unless the scale is positive and the tracker is not negative.
   void set_state(const GradScalerState& state);
 

@@ -27,6 +27,7 @@
 
 namespace USE_GPU_EXPORT use_gpu {
 
+/// What DistributedDataParallel does in each step; the same on all ranks.
 struct DistributedOptions {
   /// How many bytes of gradients travel together at most; unset as Python: 25 MiB, the first 1 MiB.
   std::optional<std::uint64_t> bucket_bytes = {};

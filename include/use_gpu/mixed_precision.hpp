@@ -61,6 +61,7 @@ class AutocastGuard {
   at::ScalarType former_dtype_;
 };
 
+/// As in Python.
 struct GradScalerOptions {
   double scale = 65536;         ///< by which the first losses are multiplied
   double growth_factor = 2;     ///< of the scale, after growth_interval steps without inf or nan

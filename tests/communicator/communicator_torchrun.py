@@ -26,6 +26,7 @@ def environment(**more):
     dropped = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "TORCHELASTIC_", "USE_GPU_")
     kept = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
     own = {"BACKEND": "nccl" if GPUS > 1 else "gloo", "TIMEOUT_S": str(TIMEOUT_S), "OMP_NUM_THREADS": "1",
+           "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": "1000",  # for which the watchdog waits before it ends the process
            "PYTHONWARNINGS": "ignore:Failed to initialize NumPy"}
     return kept | own | more
 

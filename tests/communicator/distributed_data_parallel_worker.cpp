@@ -290,7 +290,7 @@ void lose_one_in_the_third_step(bool raises) {
       synchronize(joined.device());
     };
     if (is_lost) {
-      EXPECT_TRUE(has(error_of<c10::Error>(train), "shapes cannot be multiplied"));
+      EXPECT_THROW(train(), c10::Error);
     } else {
       step < 2 ? train() : say(error_of<CommunicatorError>(train));
     }

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+//
+// What LibTorch's optimizers keep, by name: each has its own type of state and of options, and
+// nothing that walks over them.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/optim/optimizer.h>
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "training/field_value.hpp"
+
+namespace use_gpu::detail {
+
+/// A member of a state, or of options, which it refers to, as tensors.
+struct Field {
+  template <class T>
+  Field(const char* its_name, T& x)
+      : name(its_name),
+        is_on_device(std::is_same_v<T, at::Tensor>),
+        get([&x] { return std::vector(to_value(x).defined() ? 1 : 0, to_value(x)); }),
+        set([&x](const auto& values) {
+          return from_value(values.empty() ? at::Tensor() : values.front(), x);
+        }) {}
+  Field(const char* its_name, std::deque<at::Tensor>& x)
+      : name(its_name),
+        is_on_device(true),
+        is_list(true),
+        get([&x] { return std::vector(x.begin(), x.end()); }),
+        set([&x](const auto& values) {
+          x.assign(values.begin(), values.end());
+          return true;
+        }) {}
+
+  const char* name;
+  bool is_on_device;  // a tensor where the parameter is, or several
+  bool is_list = false;
+  std::function<std::vector<at::Tensor>()> get;             // none where there is none
+  std::function<bool(const std::vector<at::Tensor>&)> set;  // false for another type
+};
+using Fields = std::vector<Field>;
+
+struct OptimizerKind {
+  const char* name;
+  bool (*is)(const torch::optim::Optimizer& optimizer);
+  std::unique_ptr<torch::optim::OptimizerParamState> (*make_state)();
+  /// Of a parameter, and of a group; those of an optimizer of this kind.
+  Fields (*state)(torch::optim::OptimizerParamState& state);
+  Fields (*options)(torch::optim::OptimizerOptions& options);
+  /// Whether each tensor is shaped like its parameter. Else there is one state, for all parameters.
+  bool is_elementwise;
+};
+
+/// How the names of a group's options begin in a training file.
+[[nodiscard]] std::string start_of(std::size_t group);
+
+/// Calls visit(p, how the names of its fields begin) for each parameter, once.
+void each_parameter(const torch::optim::Optimizer& optimizer,
+                    const std::function<void(const at::Tensor&, const std::string&)>& visit);
+
+/// Of a parameter's state; none where it has none, as before the first step.
+[[nodiscard]] Fields fields_of(const torch::optim::Optimizer& optimizer, const OptimizerKind& kind,
+                               const at::Tensor& p);
+
+/// ArgumentError, which begins with `function`, for an optimizer that is not LibTorch's.
+[[nodiscard]] const OptimizerKind& kind_of(const torch::optim::Optimizer& optimizer,
+                                           const char* function);
+
+}  // namespace use_gpu::detail

@@ -4,7 +4,6 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/nn/module.h>
-#include <torch/nn/modules/embedding.h>
 #include <torch/csrc/distributed/c10d/comm.hpp>
 #include <torch/csrc/distributed/c10d/logger.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
@@ -14,54 +13,19 @@
 #include <use_gpu/transfers.hpp>
 
 #include <algorithm>
-#include <limits>
 #include <set>
 #include <sstream>
 #include <string>
 #include <tuple>
-#include <unordered_map>
 
 #include "communicator/group_state.hpp"
-#include "communicator/reducer_group.hpp"
+#include "communicator/reducer.hpp"
 #include "messages/tensor_summary.hpp"
-
-namespace use_gpu::detail {
-
-/// What is to be trained, each parameter once, in the order in which the network registers them.
-struct Trained {
-  std::vector<std::string> names = {};
-  std::vector<at::Tensor> parameters = {};
-  std::vector<bool> have_sparse_gradients = {};
-};
-
-}  // namespace use_gpu::detail
 
 namespace USE_GPU_EXPORT use_gpu {
 namespace {
 
-using detail::Trained;
-
 constexpr const char* k_name = "DistributedDataParallel";
-
-Trained trained_parameters_of(const torch::nn::Module& net) {
-  std::set<const at::TensorImpl*> sparse, seen;
-  net.apply([&](const torch::nn::Module& module) {
-    const auto* embedding = module.as<torch::nn::EmbeddingImpl>();
-    const auto* bag = module.as<torch::nn::EmbeddingBagImpl>();
-    if (embedding && embedding->options.sparse())
-      sparse.insert(embedding->weight.unsafeGetTensorImpl());
-    if (bag && bag->options.sparse()) sparse.insert(bag->weight.unsafeGetTensorImpl());
-  });
-  Trained trained;
-  for (const auto& p : net.named_parameters()) {
-    const auto& x = p.value();
-    if (!x.requires_grad() || !seen.insert(x.unsafeGetTensorImpl()).second) continue;
-    trained.names.push_back(p.key());
-    trained.parameters.push_back(x);
-    trained.have_sparse_gradients.push_back(sparse.contains(x.unsafeGetTensorImpl()));
-  }
-  return trained;
-}
 
 std::vector<at::Tensor> distinct_buffers_of(const torch::nn::Module& net) {
   std::vector<at::Tensor> buffers;
@@ -72,32 +36,8 @@ std::vector<at::Tensor> distinct_buffers_of(const torch::nn::Module& net) {
   return buffers;
 }
 
-std::shared_ptr<c10d::Reducer> make_reducer(const Trained& trained,
-                                            const DistributedOptions& options,
-                                            c10::intrusive_ptr<c10d::ProcessGroup> processes) {
-  const auto cap = static_cast<std::size_t>(
-      options.bucket_bytes.value_or(static_cast<std::uint64_t>(c10d::kDefaultBucketBytesCap)));
-  const auto first =
-      options.bucket_bytes ? cap : static_cast<std::size_t>(c10d::kDefaultFirstBucketBytes);
-  // Where buckets are made anew after the first step, in the order of its gradients, one will do.
-  const auto sizes = options.find_unused_parameters
-                         ? std::vector{first, cap}
-                         : std::vector{std::numeric_limits<std::size_t>::max()};
-  auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(trained.parameters, sizes,
-                                                                   trained.have_sparse_gradients);
-  std::ranges::reverse(buckets);  // the last parameters' gradients come first
-  std::unordered_map<std::size_t, std::string> names;
-  for (std::size_t i = 0; i < trained.names.size(); ++i) names[i] = trained.names[i];
-  return std::make_shared<c10d::Reducer>(
-      trained.parameters, std::move(buckets), std::move(processes), trained.have_sparse_gradients,
-      static_cast<std::int64_t>(cap), options.find_unused_parameters,
-      /*gradient_as_bucket_view=*/false, std::move(names), static_cast<std::int64_t>(first),
-      /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
-      std::vector<std::int64_t>());
-}
-
 // All that the ranks must have in common beside what broadcast_parameters compares.
-std::string description(const Trained& trained, const torch::nn::Module& net) {
+std::string description(const detail::Trained& trained, const torch::nn::Module& net) {
   std::ostringstream text;
   for (std::size_t i = 0; i < trained.names.size(); ++i) {
     text << trained.names[i] << trained.parameters[i].strides() << trained.have_sparse_gradients[i]
@@ -128,7 +68,7 @@ struct Outputs : torch::autograd::Function<Outputs> {
 struct detail::DistributedSteps::State {
   GroupState& group;
   DistributedOptions options;
-  Trained trained = {};
+  detail::Trained trained = {};
   std::vector<at::Tensor> buffers = {};
   // What the parameters were when it began.
   std::vector<std::tuple<c10::Device, at::ScalarType, std::vector<std::int64_t>>> placed = {};
@@ -180,7 +120,7 @@ detail::DistributedSteps::DistributedSteps(ModuleRef net, Communicator& group,
                                            const DistributedOptions& options)
     : state_(new State{*group.state_, options}) {
   auto& s = *state_;
-  s.trained = trained_parameters_of(net.get());
+  s.trained = detail::trained_parameters_of(net.get());
   s.buffers = distinct_buffers_of(net.get());
   const std::string start = std::string(k_name) + ": ";
   const auto choice = start + std::to_string(options.bucket_bytes.value_or(0)) +
@@ -212,11 +152,10 @@ detail::DistributedSteps::DistributedSteps(ModuleRef net, Communicator& group,
   if (group.size() == 1) return;
   for (const auto& x : s.trained.parameters)
     s.placed.emplace_back(x.device(), x.scalar_type(), x.sizes().vec());
-  s.processes = reducer_group(s.group);
-  s.reducer = make_reducer(s.trained, options, s.processes);
+  s.processes = detail::reducer_processes(s.group);
+  s.reducer = detail::make_reducer(s.trained, options, s.group, s.processes);
   s.logger = std::make_shared<c10d::Logger>(s.reducer);
   s.reducer->set_logger(s.logger);
-  if (!s.group.nccl) s.reducer->register_comm_hook(gloo_averages(s.group));
 }
 
 detail::DistributedSteps::~DistributedSteps() = default;

@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: MIT
-#include "communicator/reducer_group.hpp"
+#include "communicator/reducer.hpp"
 
+#include <torch/nn/module.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/csrc/distributed/c10d/comm.hpp>
 #include <use_gpu/transfers.hpp>
 
+#include <algorithm>
 #include <exception>
+#include <limits>
 #include <map>
+#include <set>
 #include <string>
+#include <unordered_map>
 #include <utility>
 
 #include "communicator/nccl_backend_cuda.hpp"
@@ -64,7 +71,8 @@ class LimitedGloo final : public c10d::Backend {
   GroupState& group_;
 };
 
-// Of each bucket, by its index: what is under way, and its values.
+// Averages Reducer's buckets by Gloo to the same bits as Reducer itself, which would wait without a
+// time-out. Of each bucket, by its index: what is under way, and its values.
 class GlooAverages final : public c10d::CommHookInterface {
  public:
   explicit GlooAverages(GroupState& group) : gloo_(c10::make_intrusive<LimitedGloo>(group)) {}
@@ -93,7 +101,7 @@ class GlooAverages final : public c10d::CommHookInterface {
 
 }  // namespace
 
-c10::intrusive_ptr<c10d::ProcessGroup> reducer_group(GroupState& group) {
+c10::intrusive_ptr<c10d::ProcessGroup> reducer_processes(GroupState& group) {
   using Type = c10d::ProcessGroup::BackendType;
   auto processes = c10::make_intrusive<c10d::ProcessGroup>(group.rank, group.size());
   const Backend gloo = c10::make_intrusive<LimitedGloo>(group);
@@ -107,8 +115,50 @@ c10::intrusive_ptr<c10d::ProcessGroup> reducer_group(GroupState& group) {
   return processes;
 }
 
-std::unique_ptr<c10d::CommHookInterface> gloo_averages(GroupState& group) {
-  return std::make_unique<GlooAverages>(group);
+Trained trained_parameters_of(const torch::nn::Module& net) {
+  std::set<const at::TensorImpl*> sparse, seen;
+  net.apply([&](const torch::nn::Module& module) {
+    const auto* embedding = module.as<torch::nn::EmbeddingImpl>();
+    const auto* bag = module.as<torch::nn::EmbeddingBagImpl>();
+    if (embedding && embedding->options.sparse())
+      sparse.insert(embedding->weight.unsafeGetTensorImpl());
+    if (bag && bag->options.sparse()) sparse.insert(bag->weight.unsafeGetTensorImpl());
+  });
+  Trained trained;
+  for (const auto& p : net.named_parameters()) {
+    const auto& x = p.value();
+    if (!x.requires_grad() || !seen.insert(x.unsafeGetTensorImpl()).second) continue;
+    trained.names.push_back(p.key());
+    trained.parameters.push_back(x);
+    trained.have_sparse_gradients.push_back(sparse.contains(x.unsafeGetTensorImpl()));
+  }
+  return trained;
+}
+
+std::shared_ptr<c10d::Reducer> make_reducer(const Trained& trained,
+                                            const DistributedOptions& options, GroupState& group,
+                                            c10::intrusive_ptr<c10d::ProcessGroup> processes) {
+  const auto cap = static_cast<std::size_t>(
+      options.bucket_bytes.value_or(static_cast<std::uint64_t>(c10d::kDefaultBucketBytesCap)));
+  const auto first =
+      options.bucket_bytes ? cap : static_cast<std::size_t>(c10d::kDefaultFirstBucketBytes);
+  // Where buckets are made anew after the first step, in the order of its gradients, one will do.
+  const auto sizes = options.find_unused_parameters
+                         ? std::vector{first, cap}
+                         : std::vector{std::numeric_limits<std::size_t>::max()};
+  auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(trained.parameters, sizes,
+                                                                   trained.have_sparse_gradients);
+  std::ranges::reverse(buckets);  // the last parameters' gradients come first
+  std::unordered_map<std::size_t, std::string> names;
+  for (std::size_t i = 0; i < trained.names.size(); ++i) names[i] = trained.names[i];
+  auto reducer = std::make_shared<c10d::Reducer>(
+      trained.parameters, std::move(buckets), std::move(processes), trained.have_sparse_gradients,
+      static_cast<std::int64_t>(cap), options.find_unused_parameters,
+      /*gradient_as_bucket_view=*/false, std::move(names), static_cast<std::int64_t>(first),
+      /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
+      std::vector<std::int64_t>());
+  if (!group.nccl) reducer->register_comm_hook(std::make_unique<GlooAverages>(group));
+  return reducer;
 }
 
 }  // namespace use_gpu::detail

@@ -41,6 +41,8 @@ def exported_names(library):
                            check=True, capture_output=True, text=True).stdout.splitlines()
     for line in lines:
         name = line.split(maxsplit=2)[2]
+        if re.match(r"typeinfo (name )?for void \((\*\)\()?torch::", name):  # of a function of LibTorch's
+            continue
         if name.startswith("_Z"):
             yield name, outer_scope(name), name
             continue

@@ -29,12 +29,14 @@ namespace USE_GPU_EXPORT use_gpu {
 
 /// What DistributedDataParallel does in each step; the same on all ranks.
 struct DistributedOptions {
-  /// How many bytes of gradients travel together at most; unset as Python: 25 MiB, the first 1 MiB.
+  /// A bucket of gradients is sent once it has this many bytes; unset, as in Python: 25 MiB, the
+  /// first one 1 MiB.
   std::optional<std::uint64_t> bucket_bytes = {};
-  /// Parameters may have no part in a forward pass, others on each rank. Costs a search through the
+  /// A forward pass may leave parameters out, on each rank other ones. Costs a search through the
   /// graph in each step.
   bool find_unused_parameters = false;
-  /// Before each forward pass all ranks get rank 0's buffers (BatchNorm's statistics).
+  /// Before each forward pass all ranks get rank 0's buffers (BatchNorm's statistics). When it is made
+  /// they do in any case.
   bool broadcast_buffers = true;
 };
 
@@ -49,10 +51,12 @@ class DistributedSteps {
   DistributedSteps& operator=(const DistributedSteps&) = delete;
 
   void before_forward();
+  /// So that no rank waits for this one's gradients.
+  void forward_failed() noexcept;
   /// Takes the tensors of the output where it needs them, and gives those to return instead.
   std::vector<at::Tensor> after_forward(const std::vector<at::Tensor>& outputs);
   [[nodiscard]] bool needs_outputs() const;
-  /// The last value.
+  /// Returns the previous value.
   bool set_exchanging(bool exchanges);
 
  private:
@@ -65,15 +69,20 @@ class DistributedSteps {
 /// A network whose gradients are equal on all ranks after each backward pass. Neither copied nor
 /// moved; the Communicator outlives it. In a group of one it is the network alone.
 ///
-/// Each forward pass is followed by one backward pass, and all ranks do the same. What is frozen when
-/// it is made is left alone. Gradients travel in their own dtype: bfloat16 is summed in bfloat16, as
-/// in Python.
+/// A forward pass that records gradients is followed by one backward pass before the next one, and
+/// all ranks do the same: of two forward passes and then two backward passes only the first is
+/// averaged, silently, as in Python. Parameters that are frozen when it is made are left alone;
+/// buffers are those of that time. Gradients travel in their own dtype: bfloat16 is summed in
+/// bfloat16, as in Python.
 ///
-/// Waits: backward() with Gloo for the other ranks; with NCCL it queues, as on any stream.
+/// Waits: the constructor and the second forward pass for all ranks; with Gloo forward() for rank 0's
+/// buffers too, and backward(). With NCCL these queue; but with find_unused_parameters backward()
+/// copies a flag for each parameter to the GPU and may wait for it: a TransferGuard needs an
+/// AllowTransfers around it.
 ///
 /// Throws: with Gloo forward() and backward() throw CommunicatorError if a rank has died, left or is
 /// too late. With NCCL c10d's watchdog ends the process about a minute after the time-out, with a
-/// line that names the rank, as in Python.
+/// line that names the rank, as in Python. A rank whose network throws in forward() leaves the group.
 ///
 /// Threads: one at a time.
 template <ModuleHandle Net>
@@ -82,20 +91,28 @@ class DistributedDataParallel {
   /// Copies rank 0's parameters and buffers to all.
   ///
   /// Throws: on every rank, and nothing has changed: ParameterError if the networks differ, also in
-  /// the order of their parameters or in what is frozen; ArgumentError if the options differ or
-  /// nothing is to be trained; DeviceMismatch if the network is not on group.device().
+  /// the order of their parameters or in what is frozen, and for gradients that cannot be sent;
+  /// ArgumentError if the options differ or nothing is to be trained; DeviceMismatch if the network is
+  /// not on group.device(). Where one rank alone throws, the others get a ParameterError.
   DistributedDataParallel(Net net, Communicator& group, DistributedOptions options = {})
       : net_(std::move(net)), steps_(net_, group, options) {}
 
   /// net->forward(args...), in inference and evaluation too.
   ///
-  /// Throws: ParameterError, with the names in differences(), if a parameter had no part in the last
-  /// step and find_unused_parameters is false, or if the network has another device, dtype or shape
-  /// by now. This rank has left the group then; what the others get is said above.
+  /// Throws: ParameterError, with the names (at most 100) in differences(), if parameters had no part
+  /// in the last step and find_unused_parameters is false, or if the network has another device, dtype
+  /// or shape by now. This rank has left the group then; what the others get is said above.
   template <class... Args>
   auto forward(Args&&... args) {
     steps_.before_forward();
-    auto output = net_->forward(std::forward<Args>(args)...);
+    auto output = [&] {
+      try {
+        return net_->forward(std::forward<Args>(args)...);
+      } catch (...) {
+        steps_.forward_failed();
+        throw;
+      }
+    }();
     if (!steps_.needs_outputs()) {
       steps_.after_forward({});
       return output;

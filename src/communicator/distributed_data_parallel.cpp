@@ -7,43 +7,36 @@
 #include <torch/csrc/distributed/c10d/comm.hpp>
 #include <torch/csrc/distributed/c10d/logger.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
+#include <use_gpu/default_device.hpp>
 #include <use_gpu/device.hpp>
 #include <use_gpu/distributed_data_parallel.hpp>
 #include <use_gpu/errors.hpp>
+#include <use_gpu/tensor.hpp>
 #include <use_gpu/transfers.hpp>
 
-#include <algorithm>
-#include <set>
+#include <exception>
 #include <sstream>
 #include <string>
 #include <tuple>
 
 #include "communicator/group_state.hpp"
 #include "communicator/reducer.hpp"
-#include "messages/tensor_summary.hpp"
+#include "communicator/wire_tensor.hpp"
+#include "messages/error_text.hpp"
+#include "network_tensors/named_tensors.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {
 namespace {
 
 constexpr const char* k_name = "DistributedDataParallel";
 
-std::vector<at::Tensor> distinct_buffers_of(const torch::nn::Module& net) {
-  std::vector<at::Tensor> buffers;
-  std::set<const at::TensorImpl*> seen;
-  for (const auto& x : net.buffers()) {
-    if (x.defined() && seen.insert(x.unsafeGetTensorImpl()).second) buffers.push_back(x);
-  }
-  return buffers;
-}
-
 // All that the ranks must have in common beside what broadcast_parameters compares.
-std::string description(const detail::Trained& trained, const torch::nn::Module& net) {
+std::string description(const detail::Trained& trained) {
   std::ostringstream text;
   for (std::size_t i = 0; i < trained.names.size(); ++i) {
     text << trained.names[i] << trained.parameters[i].strides() << trained.have_sparse_gradients[i]
          << ';';
   }
-  for (const auto& x : net.named_buffers()) text << x.key() << ';';
   return text.str();
 }
 
@@ -84,21 +77,48 @@ struct detail::DistributedSteps::State {
     throw ParameterError(std::string(k_name) + ": " + why + remedy, std::move(names));
   }
 
+  // Makes the Reducer, which sends nothing yet.
+  void take(const torch::nn::Module& net) {
+    const std::string start = std::string(k_name) + ": ";
+    trained = detail::trained_parameters_of(net);
+    if (trained.names.empty())
+      throw ArgumentError(start + "the network has no parameter that requires a gradient.");
+    for (std::size_t i = 0; i < trained.names.size(); ++i) {
+      const auto& x = trained.parameters[i];
+      const auto& name = trained.names[i];
+      if (!same_device(x.device(), group.device)) {
+        throw DeviceMismatch(start + name + " is " + describe(x) + ", and the group is on " +
+                             group.device.str() + ". Place the network on group.device() first.");
+      }
+      const auto trouble = trained.have_sparse_gradients[i] && group.nccl
+                               ? "has a sparse gradient, which NCCL cannot send"
+                               : detail::why_not_sent(x, ReduceOp::mean);
+      if (!trouble.empty()) throw ParameterError(start + name + ' ' + trouble, {name});
+      placed.emplace_back(x.device(), x.scalar_type(), x.sizes().vec());
+    }
+    detail::NamedTensors named;
+    for (const auto& x : net.named_buffers()) named.emplace(x.key(), x.value());
+    buffers = detail::distinct_tensors(named);
+    if (group.size() == 1) return;
+    processes = detail::reducer_processes(group);
+    reducer = detail::make_reducer(trained, options, group, processes);
+    logger = std::make_shared<c10d::Logger>(reducer);
+    reducer->set_logger(logger);
+  }
+
   void check_place() {
     for (std::size_t i = 0; i < placed.size(); ++i) {
       const auto& x = trained.parameters[i];
       const auto& [device, dtype, sizes] = placed[i];
       if (x.device() == device && x.scalar_type() == dtype && x.sizes() == sizes) continue;
-      refuse(trained.names[i] + " is now " + describe(x) + ", no longer as it was on " +
-                 device.str() + " when this was made",
+      refuse(trained.names[i] + " is now " + describe(x) + ", and was of another dtype, shape or " +
+                 "device (" + device.str() + ") when this was made",
              ". Place the network first, and make a new one then.", {trained.names[i]});
     }
   }
 
-  // Reducer tells in the next step which parameters had no gradient, by their places.
-  void rebuild_buckets() try { reducer->rebuild_buckets(); } catch (const CommunicatorError&) {
-    throw;
-  } catch (const std::exception& error) {
+  // Reducer tells in the next step which parameters had no gradient: the places of the first 100.
+  void rebuild_buckets() try { reducer->rebuild_buckets(); } catch (const std::exception& error) {
     const std::string text = error.what();
     const auto mark = text.rfind("did not receive grad for rank");
     std::vector<std::string> unused;
@@ -107,11 +127,16 @@ struct detail::DistributedSteps::State {
       for (std::size_t i = 0; places >> i && i < trained.names.size();)
         unused.push_back(trained.names[i]);
     }
-    if (unused.empty()) refuse("the last backward pass did not end", ".", {});
-    refuse(std::to_string(unused.size()) + " of " + std::to_string(trained.names.size()) +
+    if (unused.empty()) {
+      if (group.failure.empty()) group.leave(group.failure_text(k_name, error_cause(error)));
+      throw;
+    }
+    constexpr std::size_t k_told = 100;
+    refuse(std::to_string(unused.size()) + (unused.size() == k_told ? " or more of " : " of ") +
+               std::to_string(trained.names.size()) +
                " parameters had no gradient in the last step: " + unused.front() +
                (unused.size() > 1 ? ", ..." : ""),
-           ". The other ranks wait for them. If that is meant, set find_unused_parameters.",
+           ". The other ranks may wait for them. If that is meant, set find_unused_parameters.",
            unused);
   }
 };
@@ -120,42 +145,34 @@ detail::DistributedSteps::DistributedSteps(ModuleRef net, Communicator& group,
                                            const DistributedOptions& options)
     : state_(new State{*group.state_, options}) {
   auto& s = *state_;
-  s.trained = detail::trained_parameters_of(net.get());
-  s.buffers = distinct_buffers_of(net.get());
-  const std::string start = std::string(k_name) + ": ";
-  const auto choice = start + std::to_string(options.bucket_bytes.value_or(0)) +
-                      (options.find_unused_parameters ? " unused" : "") +
-                      (options.broadcast_buffers ? " buffers" : "");
-  const auto stray = std::ranges::find_if(s.trained.parameters, [&](const at::Tensor& x) {
-    return !same_device(x.device(), group.device());
-  });
-  const bool is_elsewhere = stray != s.trained.parameters.end();
-  const auto found = s.group.compare_calls(k_name, choice, description(s.trained, net.get()), {},
-                                           /*refuses=*/s.trained.names.empty() || is_elsewhere);
-  if (s.trained.names.empty())
-    throw ArgumentError(start + "the network has no parameter that requires a gradient.");
-  if (is_elsewhere) {
-    throw DeviceMismatch(start + "the network's " + describe(*stray) + " is not on " +
-                         group.device().str() + ". Place the network on group.device() first.");
+  const DefaultDeviceGuard on_host(cpu());  // where Reducer writes what it allocates
+  const c10::InferenceMode no_inference_mode(false);
+  std::string facts;
+  std::exception_ptr own;  // thrown when the others have been told
+  try {
+    s.take(net.get());
+    facts = description(s.trained);
+  } catch (...) {
+    own = std::current_exception();
   }
+  const auto choice = "bucket_bytes " +
+                      (options.bucket_bytes ? std::to_string(*options.bucket_bytes) : "unset") +
+                      (options.find_unused_parameters ? ", find_unused_parameters" : "") +
+                      (options.broadcast_buffers ? ", broadcast_buffers" : "");
+  const auto found = s.group.compare_calls(k_name, std::string(k_name) + " with " + choice, facts,
+                                           {}, /*refuses=*/own != nullptr);
+  if (own) std::rethrow_exception(own);
   if (found.refusing_rank >= 0) {
-    throw ParameterError(start + "rank " + std::to_string(found.refusing_rank) +
+    throw ParameterError(std::string(k_name) + ": rank " + std::to_string(found.refusing_rank) +
                          " cannot take part; its own error says why.");
   }
   if (!found.same_network) {
-    throw ParameterError(
-        start +
-        "the ranks' networks differ in the names, the order or the strides of the "
-        "parameters that require a gradient. Build the same network on every rank.");
+    throw ParameterError(std::string(k_name) +
+                         ": the ranks' networks differ in the names, the order or the strides of "
+                         "the parameters that require a gradient. Build the same network on every "
+                         "rank.");
   }
   broadcast_parameters(net, group);
-  if (group.size() == 1) return;
-  for (const auto& x : s.trained.parameters)
-    s.placed.emplace_back(x.device(), x.scalar_type(), x.sizes().vec());
-  s.processes = detail::reducer_processes(s.group);
-  s.reducer = detail::make_reducer(s.trained, options, s.group, s.processes);
-  s.logger = std::make_shared<c10d::Logger>(s.reducer);
-  s.reducer->set_logger(s.logger);
 }
 
 detail::DistributedSteps::~DistributedSteps() = default;
@@ -172,6 +189,7 @@ void detail::DistributedSteps::before_forward() {
   auto& s = *state_;
   if (!s.reducer) return;
   const AllowTransfers certain;
+  const DefaultDeviceGuard on_host(cpu());
   s.group.throw_if_lost(k_name);
   s.check_place();
   if (at::GradMode::is_enabled()) {
@@ -183,6 +201,12 @@ void detail::DistributedSteps::before_forward() {
     const at::NoGradGuard no_grad;
     c10d::broadcast_coalesced(s.processes, s.buffers, k_together);
   }
+}
+
+void detail::DistributedSteps::forward_failed() noexcept {
+  auto& s = *state_;
+  if (!s.reducer || !s.exchanges || !at::GradMode::is_enabled() || !s.group.failure.empty()) return;
+  s.group.leave(std::string(k_name) + ": forward() failed on rank " + std::to_string(s.group.rank));
 }
 
 std::vector<at::Tensor> detail::DistributedSteps::after_forward(

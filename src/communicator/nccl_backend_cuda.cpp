@@ -47,7 +47,8 @@ class WatchedNccl final : public c10d::Backend {
   }
   c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>& x,
                                            const c10d::BroadcastOptions& options) override {
-    return nccl_->watch([&] { return nccl_->broadcast(x, options); });
+    std::vector<at::Tensor> bytes{x.at(0).view(at::kByte)};  // NCCL lacks some dtypes
+    return nccl_->watch([&] { return nccl_->broadcast(bytes, options); });
   }
 
  private:

@@ -11,8 +11,8 @@
 #include <use_gpu/device.hpp>
 #include <use_gpu/errors.hpp>
 
-#include <map>
-#include <sstream>
+#include <string>
+#include <unordered_map>
 
 #include "communicator/group_state.hpp"
 #include "communicator/wire_tensor.hpp"
@@ -31,22 +31,31 @@ const at::Tensor& sent_of(const at::Tensor& x, Collective what) {
   return what == Collective(ReduceOp::mean) && x.grad().defined() ? x.grad() : x;
 }
 
-// All that decides which messages are sent. Ties and devices are numbered in the order of first use,
-// as only what is the same one matters, and whether a device is the group's own.
+// All that decides which messages are sent, in each call anew, as a device or a dtype may have changed
+// on one rank alone. Ties and devices are numbered in the order of first use, as only what is the same
+// one matters, and whether a device is the group's own.
 std::string description(const detail::NamedTensors& all, Collective what, c10::Device own) {
-  std::map<const at::TensorImpl*, std::size_t> tensors;
-  std::map<std::string, std::size_t> devices;
+  std::unordered_map<const at::TensorImpl*, std::size_t> tensors;
+  std::unordered_map<c10::Device, std::size_t> devices;
+  std::string facts;
+  const auto add = [&](auto fact) {
+    facts.append(reinterpret_cast<const char*>(&fact), sizeof fact);
+  };
   const auto number = [](auto& seen, const auto& key) {
     return seen.try_emplace(key, seen.size()).first->second;
   };
-  std::ostringstream text;
   for (const auto& [name, x] : all) {
     const auto& sent = sent_of(x, what);
-    text << name << ' ' << number(tensors, x.unsafeGetTensorImpl()) << ' ' << x.scalar_type()
-         << sent.scalar_type() << sent.sizes() << number(devices, sent.device().str())
-         << same_device(sent.device(), own) << ';';
+    facts += name;
+    add(number(tensors, x.unsafeGetTensorImpl()));
+    add(x.scalar_type());
+    add(sent.scalar_type());
+    for (const auto size : sent.sizes()) add(size);
+    add(number(devices, sent.device()));
+    add(same_device(sent.device(), own));
+    add('\n');
   }
-  return text.str();
+  return facts;
 }
 
 // Throws on every rank if one cannot send its tensors, or if the networks differ. Otherwise returns

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "communicator/reducer.hpp"
 
+#include <ATen/ScalarOps.h>
 #include <torch/nn/module.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/csrc/distributed/c10d/comm.hpp>
@@ -28,16 +29,10 @@ class LimitedWork final : public c10d::Work {
   LimitedWork(c10::intrusive_ptr<c10d::Work> work, GroupState& group)
       : Work(group.rank), work_(std::move(work)), group_(group) {}
 
-  bool isCompleted() override { return work_->isCompleted(); }
-  bool isSuccess() const override { return work_->isSuccess(); }
-  std::exception_ptr exception() const override { return work_->exception(); }
-  std::vector<at::Tensor> result() override { return work_->result(); }
-  void synchronize() override { work_->synchronize(); }
   bool wait(std::chrono::milliseconds) override {
     group_.finish(k_operation, work_, /*on_nccl=*/false);
     return true;
   }
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return work_->getFuture(); }
 
  private:
   c10::intrusive_ptr<c10d::Work> work_;
@@ -54,7 +49,8 @@ class LimitedGloo final : public c10d::Backend {
   }
   c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>& x,
                                            const c10d::BroadcastOptions& options) override {
-    return start([&](c10d::Backend& gloo) { return gloo.broadcast(x, options); });
+    std::vector<at::Tensor> bytes{x.at(0).view(at::kByte)};  // Gloo has few dtypes
+    return start([&](c10d::Backend& gloo) { return gloo.broadcast(bytes, options); });
   }
 
  private:
@@ -79,7 +75,10 @@ class GlooAverages final : public c10d::CommHookInterface {
 
   c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
     auto& values = bucket.getBufferRef();
-    values.mul_(1.0 / gloo_->getSize());
+    // As Reducer: mul_(number) would round it to bfloat16 first.
+    const double size = gloo_->getSize();
+    values.is_sparse() ? values.div_(size)
+                       : values.mul_(at::native::wrapped_scalar_tensor(1 / size));
     std::vector<at::Tensor> tensors{values};
     const auto index = static_cast<std::int64_t>(bucket.getIndex());
     started_[index] = {gloo_->allreduce(tensors, {}), values};

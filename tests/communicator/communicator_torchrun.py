@@ -251,6 +251,12 @@ def data_parallel_of_one():
     expect(status == 0, "a test failed")
 
 
+def data_parallel_two_agents():
+    """GPU tensors by Gloo."""
+    statuses, _ = agents("Together.*")
+    expect(statuses == [0, 0], "a test failed")
+
+
 def data_parallel_lost(test, status):
     """Rank 1 is lost, and ends with that status. By Gloo the others throw; by NCCL c10d's watchdog ends them."""
     statuses, outputs = ranks(test, victim=1, limit_s=200)

@@ -2,7 +2,7 @@
 """Compares C++'s DistributedDataParallel with Python's: equal bits of every gradient, buffer and parameter.
 
 Usage: python distributed_data_parallel.py PROGRAM GPUS        PROGRAM: distributed_data_parallel_worker
-       GPUS  how many this process sees: with any, a rank for each, by NCCL; else 2 and 4 ranks, by Gloo
+       GPUS  how many this process sees: with any, a rank for each, by NCCL; else 3 and 4 ranks, by Gloo
 Each rank trains in Python first (this script, under torchrun) and writes what it saw; then in C++.
 Exits with 77, which CTest shows as "Skipped", where this Python has no torch or no safetensors.
 """
@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 
-CASES = ["plain", "unused", "no_sync", "frozen", "tied", "bfloat16"]
+CASES = ["plain", "unused", "no_sync", "frozen", "tied", "bfloat16"]  # and "sparse", by Gloo
 STEPS = 10
 
 
@@ -24,6 +24,8 @@ def network(case):
     class Net(nn.Module):
         def __init__(self):
             super().__init__()
+            if case == "sparse":
+                self.words = nn.Embedding(4, 8, sparse=True)
             self.first = nn.Linear(8, 16)
             self.norm = nn.BatchNorm1d(16)
             self.left = nn.Linear(16, 16)
@@ -31,6 +33,8 @@ def network(case):
             self.last = nn.Linear(16, 4)
 
         def forward(self, x, branch):
+            if case == "sparse":
+                x = x + self.words(torch.arange(len(x)) % 4)
             x = torch.relu(self.norm(self.first(x)))
             sides = [self.left, self.right] if branch < 0 else [[self.left, self.right][branch]]
             for side in sides:
@@ -74,7 +78,7 @@ def train(case, folder):
                 parallel(x.to(device), branch).square().mean().backward()
         for name, p in net.named_parameters(remove_duplicate=False):
             if p.grad is not None:
-                seen[f"gradient.{step}.{name}"] = p.grad.cpu().clone()
+                seen[f"gradient.{step}.{name}"] = (p.grad.to_dense() if p.grad.is_sparse else p.grad).cpu().clone()
         sgd.step()
         for name, x in net.state_dict().items():
             seen[f"state.{step}.{name}"] = x.detach().cpu().clone()
@@ -89,7 +93,7 @@ def train_all(folder):
     if torch.cuda.is_available():
         torch.cuda.set_device(rank)
     dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo", timeout=timedelta(seconds=60))
-    for case in CASES:
+    for case in CASES if torch.cuda.is_available() else [*CASES, "sparse"]:
         train(case, folder)
     dist.destroy_process_group()
 
@@ -102,7 +106,7 @@ def main():
             sys.exit(77)
     own = dict(os.environ, OMP_NUM_THREADS="1")
     with tempfile.TemporaryDirectory() as folder:
-        for ranks in [gpus] if gpus else [2, 4]:
+        for ranks in [gpus] if gpus else [3, 4]:
             torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
             subprocess.run([*torchrun, os.path.abspath(__file__), "--train", folder], env=own, check=True)
             subprocess.run([*torchrun, "--no-python", program, "--gtest_filter=*Python.*"],

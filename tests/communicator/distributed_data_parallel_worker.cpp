@@ -5,6 +5,7 @@
 // Fault.* one scenario each (communicator_torchrun.py).
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
 #include <torch/types.h>
@@ -41,7 +42,11 @@ Communicator& group() {
 }
 
 struct NetImpl : torch::nn::Module {
-  NetImpl() {
+  explicit NetImpl(bool has_words = false) {
+    if (has_words) {
+      words = torch::nn::Embedding(torch::nn::EmbeddingOptions(4, 8).sparse(true));
+      register_module("words", words);
+    }
     register_module("first", first);
     register_module("norm", norm);
     register_module("left", left);
@@ -49,6 +54,7 @@ struct NetImpl : torch::nn::Module {
     register_module("last", last);
   }
   at::Tensor forward(at::Tensor x, int branch) {
+    if (words) x = x + words(torch::arange(x.size(0)) % 4);
     x = torch::relu(norm(first(x)));
     if (branch != 1) x = torch::tanh(left(x));
     if (branch != 0) x = torch::tanh(right(x));
@@ -56,6 +62,7 @@ struct NetImpl : torch::nn::Module {
   }
   torch::nn::Linear first{8, 16}, left{16, 16}, right{16, 16}, last{16, 4};
   torch::nn::BatchNorm1d norm{16};
+  torch::nn::Embedding words{nullptr};
 };
 TORCH_MODULE(Net);
 
@@ -65,7 +72,7 @@ struct Registered : torch::nn::Module {
 };
 
 Net make_net(const std::string& what) {
-  Net net;
+  Net net(what == "sparse");
   if (what == "bfloat16") place(net, cpu(), at::kBFloat16);
   if (what == "frozen") net->first->weight.set_requires_grad(false);
   if (what == "tied") {
@@ -89,9 +96,10 @@ void compare(const Tensors& seen, const std::string& what, const std::string& na
   const auto theirs = seen.find(what + '.' + name);
   ASSERT_EQ(theirs != seen.end(), ours.defined()) << what << '.' << name;
   if (!ours.defined()) return;
-  EXPECT_TRUE(ours.detach().cpu().equal(theirs->second)) << what << '.' << name << ":\n"
-                                                         << ours << "\nin Python:\n"
-                                                         << theirs->second;
+  const auto dense = ours.is_sparse() ? ours.to_dense() : ours;
+  EXPECT_TRUE(dense.detach().cpu().equal(theirs->second)) << what << '.' << name << ":\n"
+                                                          << ours << "\nin Python:\n"
+                                                          << theirs->second;
 }
 
 class Python : public testing::TestWithParam<const char*> {};
@@ -99,6 +107,7 @@ class Python : public testing::TestWithParam<const char*> {};
 TEST_P(Python, HasTheSameBits) {
   const std::string what = GetParam(), folder = std::getenv("FOLDER");
   const auto ranks = std::to_string(group().size()), rank = std::to_string(group().rank());
+  if (what == "sparse" && !group().device().is_cpu()) GTEST_SKIP() << "NCCL has no sparse ones";
   const auto seen = load_tensors(folder + '/' + what + '.' + ranks + '.' + rank + ".safetensors");
   const auto net = make_net(what);
   {
@@ -137,8 +146,8 @@ TEST_P(Python, HasTheSameBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, Python,
-                         testing::Values("plain", "unused", "no_sync", "frozen", "tied",
-                                         "bfloat16"),
+                         testing::Values("plain", "unused", "no_sync", "frozen", "tied", "bfloat16",
+                                         "sparse"),
                          [](const auto& test) { return std::string(test.param); });
 
 using Parallel = DistributedDataParallel<Net>;
@@ -262,7 +271,7 @@ TEST(Fault, KilledDuringBackward) {
   auto joined = Communicator::join(until_noticed());
   const auto net = make_net("plain");
   place(net, joined.device());
-  Parallel parallel(net, joined);
+  Parallel parallel(net, joined, {.bucket_bytes = 1});
   const auto x = torch::rand({6, 8}, joined.device());
   parallel.forward(x, -1).square().mean().backward();
   const auto loss = parallel.forward(x, -1).square().mean();

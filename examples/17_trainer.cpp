@@ -54,13 +54,13 @@ int main() {
   whole.fit(data, 6);
   std::cout << "The weight after 6 epochs:\n" << use_gpu::show(whole.net->weight) << '\n';
 
-  const auto file =
-      std::filesystem::temp_directory_path() / ("17_trainer." + std::to_string(getpid()));
+  const auto file = std::filesystem::temp_directory_path() / std::to_string(getpid());
   torch::manual_seed(1);
   Trainer stopped(1);
   stopped.fit(data, 3);
   use_gpu::save_training(stopped.net, stopped.adam, {.step = stopped.epoch}, file);
   Trainer resumed(1);
+  resumed.prepare_model();
   resumed.epoch = use_gpu::load_training(resumed.net, resumed.adam, file).step;
   std::filesystem::remove(file);
   resumed.fit(data, 6);

@@ -10,7 +10,9 @@
 #include <torch/optim/lbfgs.h>
 #include <use_gpu/transfers.hpp>
 
+#include <algorithm>
 #include <cmath>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -44,8 +46,7 @@ AutocastGuard::~AutocastGuard() {
   at::autocast::set_autocast_dtype(type_, former_dtype_);
 }
 
-GradScaler::GradScaler(GradScalerOptions options)
-    : options_(options), scale_(static_cast<float>(options.scale)) {
+GradScaler::GradScaler(GradScalerOptions options) : options_(options) {
   if (!(options.growth_factor > 1 && options.backoff_factor > 0 && options.backoff_factor < 1 &&
         options.growth_interval > 0)) {
     throw ArgumentError(
@@ -62,15 +63,16 @@ at::Tensor GradScaler::scale(const at::Tensor& loss) {
 
 void GradScaler::unscale(torch::optim::Optimizer& optimizer) {
   if (!options_.enabled) return;
-  if (const auto found = optimizers_.find(&optimizer); found != optimizers_.end()) {
+  if (optimizers_.contains(&optimizer)) {
     throw ArgumentError(
         "GradScaler::unscale: this optimizer's gradients were unscaled already; call it once a "
         "step, before step(), and update() after that.");
   }
   std::map<std::pair<c10::DeviceIndex, at::ScalarType>, std::vector<at::Tensor>> gradients;
+  std::set<const at::TensorImpl*> seen;  // parameters() has a tied one twice
   for (const auto& group : optimizer.param_groups()) {
     for (const auto& p : group.params()) {
-      if (!p.grad().defined()) continue;
+      if (!p.grad().defined() || !seen.insert(p.unsafeGetTensorImpl()).second) continue;
       if (p.grad().scalar_type() == at::kHalf) {
         throw ArgumentError(
             "GradScaler::unscale: a gradient is float16. Keep the parameters in float32, and let "
@@ -90,15 +92,14 @@ void GradScaler::unscale(torch::optim::Optimizer& optimizer) {
     at::_amp_foreach_non_finite_check_and_unscale_(values, progress.found_inf.back(),
                                                    at::full({}, inverse, device));
   }
-  optimizers_.emplace(&optimizer, std::move(progress));
+  if (!gradients.empty()) optimizers_.emplace(&optimizer, std::move(progress));
 }
 
 bool GradScaler::read(Progress& progress) {
   if (!progress.is_finite) {
     const AllowTransfers certain;
-    progress.is_finite = true;
-    for (const auto& x : progress.found_inf)
-      if (x.item<float>() != 0) progress.is_finite = false;
+    progress.is_finite = std::ranges::all_of(
+        progress.found_inf, [](const at::Tensor& x) { return x.item<float>() == 0; });
   }
   return *progress.is_finite;
 }
@@ -114,15 +115,15 @@ bool GradScaler::step(torch::optim::Optimizer& optimizer) {
     return true;
   }
   if (!optimizers_.contains(&optimizer)) unscale(optimizer);
-  auto& progress = optimizers_.at(&optimizer);
-  if (progress.has_stepped)
-    throw ArgumentError("GradScaler::step: was called twice; call update() after each step.");
-  if (progress.found_inf.empty()) {
-    optimizers_.erase(&optimizer);
+  const auto found = optimizers_.find(&optimizer);
+  if (found == optimizers_.end()) {
     throw ArgumentError(
         "GradScaler::step: no parameter of this optimizer has a gradient; call "
         "scale(loss).backward() first.");
   }
+  auto& progress = found->second;
+  if (progress.has_stepped)
+    throw ArgumentError("GradScaler::step: was called twice; call update() after each step.");
   const bool is_finite = read(progress);
   if (is_finite) optimizer.step();
   progress.has_stepped = true;
@@ -131,15 +132,12 @@ bool GradScaler::step(torch::optim::Optimizer& optimizer) {
 
 void GradScaler::update() {
   if (!options_.enabled) return;
-  bool any = false, is_finite = true;
-  for (auto& [optimizer, progress] : optimizers_) {
-    any |= !progress.found_inf.empty();
-    is_finite &= read(progress);
-  }
-  if (!any) {
+  if (optimizers_.empty()) {
     throw ArgumentError(
         "GradScaler::update: no gradients were looked at since the last time; call step() first.");
   }
+  bool is_finite = true;
+  for (auto& [optimizer, progress] : optimizers_) is_finite &= read(progress);
   auto scale = on_host(scale_);
   auto tracker = at::scalar_tensor(growth_tracker_, at::device(at::kCPU).dtype(at::kInt));
   at::_amp_update_scale_(scale, tracker, on_host(is_finite ? 0 : 1), options_.growth_factor,
@@ -162,7 +160,8 @@ void GradScaler::set_state(const GradScalerState& state) {
                         " were given; the scale has to be positive, and the tracker not negative.");
   }
   scale_ = scale;
-  growth_tracker_ = state.growth_tracker;
+  growth_tracker_ = std::min(state.growth_tracker, options_.growth_interval - 1);
+  optimizers_.clear();
 }
 
 }  // namespace use_gpu

@@ -279,6 +279,30 @@ TEST(GradScalerTest, TakesSparseAndMissingGradientsAndRefusesFloat16) {
   EXPECT_TRUE(table.grad().to_dense().equal(before));
 }
 
+TEST(GradScalerTest, UnscalesATiedParameterOnce) {
+  const auto p = torch::ones({3}, torch::device(try_gpu()).requires_grad(true));
+  torch::optim::SGD sgd({p, p}, 0.5);  // as LibTorch's parameters() has it
+  GradScaler scaler;
+  scaler.scale(p.sum()).backward();
+  scaler.unscale(sgd);
+  EXPECT_EQ(p.grad()[0].item<float>(), 1);
+}
+
+TEST(GradScalerTest, ForgetsABegunStepWhenItGetsAState) {
+  Training training({try_gpu()});
+  torch::optim::SGD sgd(training.parameters, 0.5);
+  GradScaler scaler;
+  scaler.unscale(sgd);  // too early: there is no gradient
+  training.backward(scaler);
+  scaler.unscale(sgd);
+  scaler.set_state({1024, 5000});
+  training.backward(scaler);
+  EXPECT_TRUE(scaler.step(sgd));
+  EXPECT_EQ(training.parameters[0][0].item<float>(), 0.5);
+  scaler.update();
+  EXPECT_EQ(scaler.scale_factor(), 2048);
+}
+
 TEST(GradScalerTest, DoesNothingWhereItIsNotEnabled) {
   Training training({try_gpu()});
   torch::optim::SGD sgd(training.parameters, 0.5);

@@ -341,8 +341,55 @@ struct OwnOptimizer : optim::Optimizer {
   at::Tensor step(LossClosure) override { return {}; }
 };
 
+struct OwnAdam : optim::Adam {
+  using Adam::Adam;
+};
+
+TEST(Training, RefusesAParameterThatIsNotInTheNetwork) {
+  const ScratchFolder folder;
+  auto net = seeded_net();
+  auto parameters = net->parameters();
+  optim::SGD whole(parameters, 0.1);
+  save_training(net, whole, {}, folder / "x");
+  parameters.push_back(torch::ones({3}, torch::requires_grad()));
+  optim::SGD more(parameters, 0.1);
+  for (const auto& action : {std::function([&] { save_training(net, more, {}, folder / "y"); }),
+                             std::function([&] { load_training(net, more, folder / "x"); })})
+    EXPECT_TRUE(
+        has(error_of<ParameterError>(action), "float32[3] on cpu, that is not in the network"));
+}
+
+TEST(Training, IsNoHiddenTransfer) {
+  const ScratchFolder folder;
+  auto net = seeded_net();
+  optim::Adam adam(net->parameters(), 0.1);
+  train(net, adam, 0, 1);
+  const TransferGuard guard;
+  place(net, try_gpu());
+  place(adam);
+  save_training(net, adam, {}, folder / "x");
+  load_training(net, adam, folder / "x");
+}
+
+TEST(LoadTraining, RefusesAStateWithoutItsTensors) {
+  const ScratchFolder folder;
+  auto net = seeded_net();
+  optim::Adam adam(net->parameters(), 0.1);
+  train(net, adam, 0, 1);
+  save_training(net, adam, {}, folder / "x");
+  auto all = load_tensors(folder / "x");
+  all.erase("optimizer.0.0.exp_avg");
+  all.erase("generator.cpu");
+  save_tensors(all, folder / "x");
+  const auto text = error_of<ParameterError>([&] { load_training(net, adam, folder / "x"); });
+  EXPECT_TRUE(has(text, "optimizer.0.0.exp_avg is missing"));
+  EXPECT_TRUE(has(text, "generator.cpu is missing"));
+}
+
 TEST(Training, RefusesAnOptimizerThatIsNotLibTorchs) {
   auto net = seeded_net();
+  OwnAdam own_adam(net->parameters());
+  EXPECT_TRUE(has(error_of<ArgumentError>([&] { place(own_adam); }), "place: this optimizer"));
   OwnOptimizer own(net->parameters());
   EXPECT_TRUE(has(error_of<ArgumentError>([&] { place(own); }), "place: this optimizer"));
   EXPECT_TRUE(has(error_of<ArgumentError>([&] { save_training(net, own, {}, "x"); }), "Adagrad"));

@@ -41,7 +41,10 @@ namespace USE_GPU_EXPORT use_gpu {
 /// kept until the thread's outermost scope ends; LibTorch keeps those of all threads together, and
 /// other threads cast theirs anew then.
 ///
-/// Threads: parallel_on's workers and the backward pass of what is computed inside inherit it.
+/// Weights that are written inside may be used with their old values until then: leave the scope before
+/// the optimizer's step.
+///
+/// Threads: inherited by parallel_on's workers, and by backward passes that are started inside.
 class AutocastGuard {
  public:
   /// dtype: float16 or bfloat16; unset: LibTorch's for that device, float16 on CUDA and bfloat16 on
@@ -84,21 +87,21 @@ struct GradScalerState {
 class GradScaler {
  public:
   /// Throws: ArgumentError unless scale and growth_interval are positive, growth_factor is over 1 and
-  /// backoff_factor is 0 to 1.
+  /// backoff_factor is between 0 and 1.
   explicit GradScaler(GradScalerOptions options = {});
 
   /// The loss times the scale, recorded by autograd; on any device.
   [[nodiscard]] at::Tensor scale(const at::Tensor& loss);
 
   /// Divides the gradients by the scale, in place, and looks for inf and nan. step() does so by
-  /// itself; call it before, once a step, to clip gradients. A float16 gradient that is sparse is
-  /// refused like every one in float16: the parameters are to be float32.
+  /// itself; call it before, once a step, to clip gradients. The parameters are to be float32, and of
+  /// one optimizer only.
   ///
   /// Throws: ArgumentError, and nothing has changed, the second time in a step, and for gradients in
   /// float16.
   void unscale(torch::optim::Optimizer& optimizer);
 
-  /// The optimizer's step; or false, and nothing changes, where a gradient is inf or nan.
+  /// The optimizer's step; or false, and no parameter changes, where a gradient is inf or nan.
   ///
   /// Waits: once for each device.
   ///
@@ -118,9 +121,9 @@ class GradScaler {
 
   /// To be saved.
   [[nodiscard]] GradScalerState state() const;
-  /// Goes on from a saved one.
+  /// Goes on from a saved one; what a step has begun is forgotten.
   ///
-  /// Throws: ArgumentError unless the scale is positive and the tracker is not negative.
+  /// Throws: ArgumentError unless the scale is positive and finite, and the tracker 0 to 2^31 - 1.
   void set_state(const GradScalerState& state);
 
  private:
@@ -133,7 +136,7 @@ class GradScaler {
   static bool read(Progress& progress);
 
   GradScalerOptions options_;
-  float scale_;
+  float scale_ = 0;
   std::int64_t growth_tracker_ = 0;
   std::map<const torch::optim::Optimizer*, Progress> optimizers_ = {};
 };

@@ -48,14 +48,15 @@ struct TrainingState {
 ///
 /// Waits: for the devices, and until the file is on the disk.
 ///
-/// Throws: ParameterError, as save_parameters; ArgumentError for an optimizer that is not LibTorch's.
+/// Throws: ParameterError, as save_parameters, and for an optimizer with parameters that are not in the
+/// network; ArgumentError for an optimizer that is not LibTorch's.
 void save_training(ConstModuleRef net, const torch::optim::Optimizer& optimizer,
                    const TrainingState& state, const std::filesystem::path& file);
 
-/// Reads such a file into a network and an optimizer that are built as the saved ones were, on any
-/// devices. The next steps are bit for bit what they would have been on the same kind of device. The
-/// generators of the network's devices go on where those of the same kind and place in the order of
-/// first use stood; others are left alone.
+/// Reads such a file into a network and an optimizer that are built as the saved ones were, and placed,
+/// on any devices. The CPU's random generator goes on where it was; so does that of the network's
+/// first GPU, as the first one's of the saved network, and so on; generators without a counterpart in
+/// the file are left alone. On the same kind of device the next steps have the same bits.
 ///
 /// Waits: for the devices.
 ///

@@ -19,6 +19,7 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <typeinfo>
 
 #include "network_tensors/named_tensors.hpp"
 
@@ -37,7 +38,7 @@ Fields fields(State& s) {
   return {{"step", s.step()},
           {"exp_avg", s.exp_avg()},
           {"exp_avg_sq", s.exp_avg_sq()},
-          {"max_exp_avg_sq", s.max_exp_avg_sq()}};
+          {"max_exp_avg_sq", s.max_exp_avg_sq(), true}};
 }
 
 // Without `al`, which step() writes before it reads it.
@@ -46,9 +47,9 @@ Fields fields(optim::LBFGSParamState& s) {
           {"n_iter", s.n_iter()},
           {"t", s.t()},
           {"prev_loss", s.prev_loss()},
-          {"d", s.d()},
-          {"H_diag", s.H_diag()},
-          {"prev_flat_grad", s.prev_flat_grad()},
+          {"d", s.d(), true},
+          {"H_diag", s.H_diag(), true},
+          {"prev_flat_grad", s.prev_flat_grad(), true},
           {"old_dirs", s.old_dirs()},
           {"old_stps", s.old_stps()},
           {"ro", s.ro()}};
@@ -57,8 +58,8 @@ Fields fields(optim::LBFGSParamState& s) {
 Fields fields(optim::RMSpropParamState& s) {
   return {{"step", s.step()},
           {"square_avg", s.square_avg()},
-          {"momentum_buffer", s.momentum_buffer()},
-          {"grad_avg", s.grad_avg()}};
+          {"momentum_buffer", s.momentum_buffer(), true},
+          {"grad_avg", s.grad_avg(), true}};
 }
 
 Fields fields(optim::SGDParamState& s) { return {{"momentum_buffer", s.momentum_buffer()}}; }
@@ -107,7 +108,7 @@ Fields fields(optim::SGDOptions& o) {
 template <class Optimizer, class State, class Options>
 constexpr OptimizerKind kind(const char* name) {
   return {name,
-          [](const optim::Optimizer& x) { return dynamic_cast<const Optimizer*>(&x) != nullptr; },
+          [](const optim::Optimizer& x) { return typeid(x) == typeid(Optimizer); },
           []() -> std::unique_ptr<optim::OptimizerParamState> { return std::make_unique<State>(); },
           [](optim::OptimizerParamState& state) { return fields(static_cast<State&>(state)); },
           [](optim::OptimizerOptions& options) { return fields(static_cast<Options&>(options)); },

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // What LibTorch's optimizers keep, by name: each has its own type of state and of options, and
-// nothing that walks over them.
+// nothing that walks over them
+// but serialize(), into an archive that cannot be read without a file.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,9 +21,10 @@ namespace use_gpu::detail {
 /// A member of a state, or of options, which it refers to, as tensors.
 struct Field {
   template <class T>
-  Field(const char* its_name, T& x)
+  Field(const char* its_name, T& x, bool is_optional = false)
       : name(its_name),
         is_on_device(std::is_same_v<T, at::Tensor>),
+        may_be_absent(is_optional || requires { x.has_value(); }),
         get([&x] { return std::vector(to_value(x).defined() ? 1 : 0, to_value(x)); }),
         set([&x](const auto& values) {
           return from_value(values.empty() ? at::Tensor() : values.front(), x);
@@ -31,6 +33,7 @@ struct Field {
       : name(its_name),
         is_on_device(true),
         is_list(true),
+        may_be_absent(true),
         get([&x] { return std::vector(x.begin(), x.end()); }),
         set([&x](const auto& values) {
           x.assign(values.begin(), values.end());
@@ -40,6 +43,7 @@ struct Field {
   const char* name;
   bool is_on_device;  // a tensor where the parameter is, or several
   bool is_list = false;
+  bool may_be_absent = false;
   std::function<std::vector<at::Tensor>()> get;             // none where there is none
   std::function<bool(const std::vector<at::Tensor>&)> set;  // false for another type
 };

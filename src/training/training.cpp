@@ -12,6 +12,7 @@
 #include <c10/core/InferenceMode.h>
 #include <use_gpu/device.hpp>
 #include <use_gpu/network.hpp>
+#include <use_gpu/tensor.hpp>
 #include <use_gpu/transfers.hpp>
 
 #include <map>
@@ -30,14 +31,19 @@ using detail::Fields;
 using detail::NamedTensors;
 using torch::optim::Optimizer;
 
-// Which of the network's parameters a group has, in its order: a line for each.
-std::string names_in(const torch::optim::OptimizerParamGroup& group, const NamedTensors& network) {
+// Which of the network's parameters a group has, in its order: a line for each. Others are differences.
+std::string names_in(const torch::optim::OptimizerParamGroup& group, const NamedTensors& network,
+                     detail::Differences& differences) {
   std::map<const at::TensorImpl*, std::string> names;
   for (const auto& [name, x] : network) names.emplace(x.unsafeGetTensorImpl(), name);
   std::string text;
   for (const auto& p : group.params()) {
     const auto found = names.find(p.unsafeGetTensorImpl());
-    text += (found == names.end() ? "(not in the network)" : found->second) + '\n';
+    if (found == names.end())
+      differences.push_back("the optimizer has a parameter, " + describe(p) +
+                            ", that is not in the network: register it there");
+    else
+      text += found->second + '\n';
   }
   return text;
 }
@@ -99,22 +105,23 @@ struct Loading {
     }
   }
 
-  /// Fields of a group's options, or of a state that belongs to p.
+  /// Fields of a group's options, or of a state that belongs to p: its tensors have p's shape, or one
+  /// element or as many as `elements` says.
   void take_fields(const std::string& start, const Fields& fields, const at::Tensor& p = {},
-                   bool is_elementwise = false) {
+                   std::optional<std::int64_t> elements = {}) {
     for (const auto& field : fields) {
       const auto name = start + field.name;
       std::vector<at::Tensor> taken;
       const auto take_one = [&](const std::string& one) {
         const auto value = take(one);
         if (value.defined())
-          taken.push_back(field.is_on_device ? target_of(one, value, p, is_elementwise) : value);
+          taken.push_back(field.is_on_device ? target_of(one, value, p, elements) : value);
         return value.defined();
       };
       if (!field.is_list) take_one(name);
       while (field.is_list && take_one(name + '.' + std::to_string(taken.size()))) {
       }
-      if (!field.set(taken))
+      if (!field.set(taken) || (taken.empty() && !field.may_be_absent))
         writes.refuse(name + (taken.empty() ? " is missing" : " is of another type"));
     }
   }
@@ -137,18 +144,19 @@ struct Loading {
  private:
   // Memory where p is, into which the value will be written.
   at::Tensor target_of(const std::string& name, const at::Tensor& value, const at::Tensor& p,
-                       bool is_elementwise) {
+                       std::optional<std::int64_t> elements) {
     const auto dtype = value.scalar_type();
     const bool may_be = dtype == p.scalar_type() || dtype == at::kFloat || dtype == at::kDouble;
-    if (is_elementwise && (value.sizes() != p.sizes() || !may_be)) {
+    const bool fits = elements ? value.numel() == 1 || value.numel() == *elements
+                               : may_be && value.sizes() == p.sizes();
+    if (!fits) {
       writes.refuse(name + " is " + detail::dtype_and_shape(value) + ", its parameter " +
                     detail::dtype_and_shape(p));
       return {};
     }
     const c10::InferenceMode as_p(p.is_inference());
     const auto options = p.options().dtype(dtype);
-    const auto target =
-        is_elementwise ? at::empty_like(p, options) : at::empty(value.sizes(), options);
+    const auto target = elements ? at::empty(value.sizes(), options) : at::empty_like(p, options);
     writes.writes.add(value, target);
     return target;
   }
@@ -163,17 +171,20 @@ void save_training(ConstModuleRef net, const Optimizer& optimizer, const Trainin
   const AllowTransfers certain;
   const c10::InferenceMode inference;
   NamedTensors all{{"optimizer.kind", detail::to_value(std::string(kind.name))}};
+  detail::Differences differences;
   auto counts = state;
   add_fields(all, "", fields_of(counts));
   for (const auto& [name, x] : network) all.emplace("network." + name, x);
   for (std::size_t i = 0; i < optimizer.param_groups().size(); ++i) {
     const auto& group = optimizer.param_groups()[i];
-    all.emplace(detail::start_of(i) + "parameters", detail::to_value(names_in(group, network)));
+    all.emplace(detail::start_of(i) + "parameters",
+                detail::to_value(names_in(group, network, differences)));
     add_fields(all, detail::start_of(i), kind.options(*group.options().clone()));
   }
   detail::each_parameter(optimizer, [&](const at::Tensor& p, const std::string& start) {
     add_fields(all, start, detail::fields_of(optimizer, kind, p));
   });
+  detail::throw_if_any("save_training: the file would not hold all", std::move(differences));
   for (auto& [name, generator] : generators_of(net)) {
     const std::lock_guard lock(generator.mutex());
     all.emplace(name, generator.get_state());
@@ -203,7 +214,7 @@ TrainingState load_training(ModuleRef net, Optimizer& optimizer,
   for (std::size_t i = 0; i < groups.size(); ++i) {
     std::string names;
     (void)detail::from_value(loading.take(detail::start_of(i) + "parameters"), names);
-    if (names != names_in(groups[i], loading.writes.known))
+    if (names != names_in(groups[i], loading.writes.known, loading.writes.differences))
       loading.writes.refuse("group " + std::to_string(i) + " has other parameters in the file");
     options.push_back(groups[i].options().clone());
     if (is_same_kind) loading.take_fields(detail::start_of(i), kind.options(*options.back()));
@@ -212,16 +223,24 @@ TrainingState load_training(ModuleRef net, Optimizer& optimizer,
   detail::each_parameter(optimizer, [&](const at::Tensor& p, const std::string& start) {
     if (!is_same_kind || !loading.has(start)) return;
     auto& own = states[p.unsafeGetTensorImpl()] = kind.make_state();
-    loading.take_fields(start, kind.state(*own), p, kind.is_elementwise);
+    std::optional<std::int64_t> elements;
+    if (!kind.is_elementwise) elements = 0;
+    for (const auto& x : groups[0].params())
+      if (elements) *elements += x.numel();
+    loading.take_fields(start, kind.state(*own), p, elements);
   });
 
   auto generators = generators_of(net.get());
   std::map<std::string, at::Tensor> generator_states;
-  for (const auto& [name, generator] : generators) {
+  for (auto& [name, generator] : generators) {
     const auto value = loading.take(name);
+    if (!value.defined() && name == "generator.cpu") loading.writes.refuse(name + " is missing");
     if (!value.defined()) continue;
     try {
-      auto copy = generator.clone();  // looks at the value
+      auto copy = [&] {
+        const std::lock_guard lock(generator.mutex());
+        return generator.clone();  // looks at the value
+      }();
       copy.set_state(value);
       generator_states.emplace(name, value.clone());
     } catch (const c10::Error&) {

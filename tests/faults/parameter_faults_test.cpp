@@ -166,7 +166,7 @@ const Save k_saves[] = {
        save_tensors(tensors, file);
      }},
     {"SaveTraining", [](const Net& net, const std::filesystem::path& file) {
-       const torch::optim::SGD sgd({torch::zeros({1})}, 0.1);
+       const torch::optim::SGD sgd(std::vector<at::Tensor>(), 0.1);
        save_training(net, sgd, {}, file);
      }}};
 

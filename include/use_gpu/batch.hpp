@@ -52,12 +52,11 @@ T call(const T& x, c10::Device device) requires std::same_as<decltype(to_device(
 /// no type that is known here, if visit takes it.
 template <class T, class Visit>
 T with_each_tensor(const T& x, Visit&& visit) {
+  constexpr bool is_plain =
+      std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_same_v<T, std::string>;
   const auto inside = [&](const auto& element) { return with_each_tensor(element, visit); };
   if constexpr (std::is_same_v<T, at::Tensor>) {
     return x.defined() ? visit(x) : x;
-  } else if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T> ||
-                       std::is_same_v<T, std::string>) {
-    return x;
   } else if constexpr (is_a<T, std::vector>) {
     T all;
     all.reserve(x.size());
@@ -77,7 +76,7 @@ T with_each_tensor(const T& x, Visit&& visit) {
     } else {
       return T{inside(x.data)};
     }
-  } else if constexpr (requires { visit(x); }) {
+  } else if constexpr (!is_plain && requires { visit(x); }) {
     return visit(x);
   } else {
     return x;

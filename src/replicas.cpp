@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
+#include <numeric>
 #include <utility>
 
 #include "copies/bulk_copy.hpp"
@@ -32,9 +33,13 @@ using detail::NamedTensors;
 using torch::nn::Module;
 using Tensors = std::vector<at::Tensor>;
 
-// The modules, of which none may be there twice.
+// The modules: at least one, and none twice.
 std::vector<Module*> distinct_modules(const std::string& function,
                                       const std::vector<ModuleRef>& replicas) {
+  if (replicas.empty()) {
+    throw ArgumentError(function +
+                        ": there are no replicas; give it what use_gpu::mirror() returned.");
+  }
   std::vector<Module*> nets;
   for (const auto& net : replicas) {
     const auto first = std::ranges::find(nets, &net.get()) - nets.begin();
@@ -48,6 +53,19 @@ std::vector<Module*> distinct_modules(const std::string& function,
   return nets;
 }
 
+// ParameterError, which begins with `what`, unless all have the same names, and values that can be copied.
+void check_alike(const std::string& what, const std::vector<NamedTensors>& replicas) {
+  auto differences = detail::differences_between(replicas, " is missing in ");
+  for (std::size_t i = 0; i < replicas.size(); ++i) {
+    for (const auto& [name, x] : replicas[i]) {
+      const auto trouble = x.defined() ? detail::trouble_with(x) : "";
+      if (!trouble.empty())
+        differences.push_back(name + " is " + trouble + " in " + detail::replica_name(i));
+    }
+  }
+  detail::throw_if_any(what, std::move(differences));
+}
+
 // The defined parameters and buffers of what make() returned, after a check that they match; and
 // submodules, as undefined tensors, since they have a training mode.
 std::vector<NamedTensors> matching_structures(const std::vector<Module*>& nets) {
@@ -57,15 +75,7 @@ std::vector<NamedTensors> matching_structures(const std::vector<Module*>& nets) 
     for (const auto& x : net->named_modules("", /*include_self=*/false))
       all.emplace(x.key() + " (a module)", at::Tensor());
   }
-  auto differences = detail::differences_between(structures, " is missing in ");
-  for (std::size_t i = 0; i < nets.size(); ++i) {
-    for (const auto& [name, x] : structures[i]) {
-      const auto trouble = x.defined() ? detail::trouble_with(x) : "";
-      if (!trouble.empty())
-        differences.push_back(name + " is " + trouble + " in " + detail::replica_name(i));
-    }
-  }
-  detail::throw_if_any("mirror: what make() returned cannot be made equal", std::move(differences));
+  check_alike("mirror: what make() returned cannot be made equal", structures);
   return structures;
 }
 
@@ -134,18 +144,48 @@ Tensors checked_gradients(const NamedTensors& parameters, const std::vector<std:
   return gradients;
 }
 
-// The sum of the tensors, which are on several devices, on this one.
-at::Tensor sum_on(c10::Device device, const Tensors& tensors) {
-  auto sum = tensors.front().to(device);
-  sum = sum.to(at::toOpMathType(sum.scalar_type()));
-  for (std::size_t i = 1; i < tensors.size(); ++i) sum = sum.add(tensors[i].to(device));
+using Weights = std::vector<std::int64_t>;
+
+// The rows, after a check; a weight of one for each replica if there are none.
+Weights weights_of(const std::vector<std::int64_t>* rows, std::size_t replicas) {
+  if (rows == nullptr) return Weights(replicas, 1);
+  const std::string function = "average_gradients: ";
+  if (rows->size() != replicas) {
+    throw ArgumentError(function + "there are " + std::to_string(replicas) + " replicas, but " +
+                        std::to_string(rows->size()) +
+                        " numbers of rows; give one for each, in the same order.");
+  }
+  const auto negative = std::ranges::find_if(*rows, [](auto x) { return x < 0; });
+  if (negative != rows->end()) {
+    throw ArgumentError(function + "replica " + std::to_string(negative - rows->begin()) + " has " +
+                        std::to_string(*negative) +
+                        " rows; give size(0) of its part of the batch.");
+  }
+  if (std::ranges::none_of(*rows, [](auto x) { return x > 0; }))
+    throw ArgumentError(function + "all parts have 0 rows, so there is no mean; skip this step.");
+  return *rows;
+}
+
+// The sum of the tensors, which are on several devices, each times its weight, on this one.
+at::Tensor sum_on(c10::Device device, const Tensors& tensors, const Weights& weights) {
+  at::Tensor sum;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (weights[i] == 0) continue;  // not even 0 times: nan would remain
+    const auto x = tensors[i].to(device);
+    if (sum.defined()) {
+      sum = sum.add(x, /*alpha=*/weights[i]);
+    } else {
+      sum = x.to(at::toOpMathType(x.scalar_type()));
+      if (weights[i] != 1) sum = sum.mul(weights[i]);
+    }
+  }
   return sum;
 }
 
 // Sums the tensors in a bucket of all replicas, which changes nothing; adds what is then to be
 // written into each. More than two devices reduce all at once, an equal part each.
-void sum_bucket(const std::vector<Tensors>& replicas, const detail::Positions& bucket,
-                std::vector<detail::Step>& writes) {
+void sum_bucket(const std::vector<Tensors>& replicas, const Weights& weights,
+                const detail::Positions& bucket, std::vector<detail::Step>& writes) {
   Tensors flat;
   std::vector<detail::Step> copies;
   bool is_copied = true;
@@ -163,8 +203,9 @@ void sum_bucket(const std::vector<Tensors>& replicas, const detail::Positions& b
     Tensors part;
     for (const auto& x : flat) part.push_back(x.narrow(0, begin, std::min(size, numel - begin)));
     auto mean = part[static_cast<std::size_t>(begin / size)];
-    const auto sum = sum_on(mean.device(), part);
-    const auto divisor = at::scalar_tensor(count, at::TensorOptions(at::kCPU).dtype(at::kDouble));
+    const auto sum = sum_on(mean.device(), part, weights);
+    const auto divisor = at::scalar_tensor(std::accumulate(weights.begin(), weights.end(), 0.0),
+                                           at::TensorOptions(at::kCPU).dtype(at::kDouble));
     const detail::Step divide = [mean, part, sum, divisor]() mutable {
       at::div_out(mean, sum, divisor);
       for (const auto& x : part) {
@@ -202,11 +243,10 @@ USE_GPU_EXPORT void detail::mirror_modules(const std::vector<c10::Device>& devic
   make_equal(nets, structures, present);
 }
 
-USE_GPU_EXPORT void detail::average_gradients_of(const std::vector<ModuleRef>& replicas) {
-  if (replicas.empty())
-    throw ArgumentError(
-        "average_gradients: there are no replicas; give it what use_gpu::mirror() returned.");
+USE_GPU_EXPORT void detail::average_gradients_of(const std::vector<ModuleRef>& replicas,
+                                                 const std::vector<std::int64_t>* rows) {
   const auto nets = distinct_modules("average_gradients", replicas);
+  const auto weights = weights_of(rows, nets.size());
   if (nets.size() == 1) return;
   const std::string what = "average_gradients: the replicas do not match";
   std::vector<NamedTensors> parameters;
@@ -233,12 +273,38 @@ USE_GPU_EXPORT void detail::average_gradients_of(const std::vector<ModuleRef>& r
 
   std::vector<detail::Step> writes;
   for (const auto& bucket : detail::buckets(gradients.front()))
-    sum_bucket(gradients, bucket, writes);
+    sum_bucket(gradients, weights, bucket, writes);
   for (const auto& write : writes) write();
   for (std::size_t i = 0; i < nets.size(); ++i) {
     for (std::size_t k = 0; k < names.size(); ++k)
       parameters[i].at(names[k]).mutable_grad() = gradients[i][k];
   }
+}
+
+USE_GPU_EXPORT void detail::copy_buffers_of(const std::vector<ModuleRef>& replicas, int from) {
+  const auto nets = distinct_modules("copy_buffers", replicas);
+  if (from < 0 || from >= std::ssize(nets)) {
+    throw ArgumentError("copy_buffers: there is no replica " + std::to_string(from) +
+                        " to copy from: there are " + std::to_string(nets.size()) +
+                        ", counted from 0.");
+  }
+  std::vector<NamedTensors> buffers;
+  for (const auto* net : nets) {
+    auto& all = buffers.emplace_back();
+    for (const auto& x : net->named_buffers()) {
+      if (x.value().defined()) all.emplace(x.key(), x.value());
+    }
+  }
+  check_alike("copy_buffers: the replicas do not match", buffers);
+  const auto& values = buffers[static_cast<std::size_t>(from)];
+  detail::Pairs copies;
+  for (const auto& all : buffers) {
+    if (&all == &values) continue;
+    for (const auto& name : detail::distinct_names(values))
+      copies.add(values.at(name), all.at(name));
+  }
+  const AllowTransfers certain;
+  detail::bulk_copy(copies.values, copies.targets);
 }
 
 }  // namespace use_gpu

@@ -2,6 +2,7 @@
 #include <use_gpu/batch.hpp>
 
 #include <torch/data/example.h>
+#include <torch/ordered_dict.h>
 #include <torch/types.h>
 #include <use_gpu/device.hpp>
 #include <use_gpu/errors.hpp>
@@ -54,6 +55,11 @@ TEST(Batch, OfEveryKindIsMoved) {
     const std::optional<at::Tensor> some(number(1)), none;
     EXPECT_TRUE(is(*to_device(some, device), 1, device));
     EXPECT_FALSE(to_device(none, device));
+    const std::unordered_map<int, at::Tensor> hashed{{1, number(1)}, {2, number(2)}};
+    EXPECT_TRUE(is(to_device(hashed, device).at(2), 2, device));
+    const torch::OrderedDict<std::string, at::Tensor> dict{{"b", number(1)}, {"a", number(2)}};
+    EXPECT_TRUE(is(to_device(dict, device)["a"], 2, device));
+    EXPECT_EQ(to_device(dict, device).keys(), dict.keys());
     const torch::data::Example<> example(number(1), number(2));
     EXPECT_TRUE(is(to_device(example, device).data, 1, device));
     EXPECT_TRUE(is(to_device(example, device).target, 2, device));
@@ -117,6 +123,64 @@ TEST(Batch, IsRecordedByAutograd) {
 
 TEST(Batch, NeedsADeviceThatIsThere) {
   error_of<DeviceError>([] { (void)to_device(std::vector{number(1)}, test::absent_gpu()); });
+}
+
+TEST(SplitBatch, GivesEachDeviceItsRows) {
+  const std::vector<c10::Device> devices{cpu(), try_gpu(0), try_gpu(1)};
+  for (const std::int64_t rows : {0, 1, 2, 3, 7, 12}) {
+    const torch::data::Example<> batch(torch::rand({rows, 2}), torch::arange(rows));
+    const auto parts = split_batch(batch, devices);
+    const auto expected = batch.data.tensor_split(3);
+    ASSERT_EQ(parts.size(), 3U);
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_TRUE(parts[i].data.cpu().equal(expected[i])) << rows;
+      EXPECT_TRUE(parts[i].target.cpu().equal(batch.target.tensor_split(3)[i])) << rows;
+      EXPECT_TRUE(same_device(parts[i].data.device(), devices[i]));
+    }
+  }
+}
+
+TEST(SplitBatch, DividesTheTensorsOfANestedBatchAndCopiesTheRest) {
+  using Batch = std::tuple<std::map<std::string, at::Tensor>, std::vector<at::Tensor>, std::string>;
+  const auto x = torch::arange(10.F);
+  const Batch batch{{{"x", x}}, {x, at::Tensor()}, "text"};
+  const auto parts = split_batch(batch, {try_gpu(0), try_gpu(1)});
+  for (std::size_t i = 0; i < 2; ++i) {
+    const auto& [map, list, text] = parts[i];
+    EXPECT_TRUE(map.at("x").cpu().equal(x.chunk(2)[i]));
+    EXPECT_TRUE(list[0].is_same(map.at("x")));
+    EXPECT_FALSE(list[1].defined());
+    EXPECT_EQ(text, "text");
+  }
+}
+
+TEST(SplitBatch, CopiesEachRowOnceOrNotAtAll) {
+  const auto x = number(1);
+  EXPECT_TRUE(split_batch(x, {cpu(), cpu()})[1].is_alias_of(x));
+  USE_GPU_TEST_NEEDS(1);
+  const TransferGuard guard;
+  const TransferLedger ledger;
+  static_cast<void>(split_batch(std::vector{x, x}, {gpu(), cpu()}));
+  EXPECT_EQ(ledger.count(TransferDirection::host_to_device).bytes, 4);
+}
+
+TEST(SplitBatch, IsRecordedByAutograd) {
+  const auto x = number(1).requires_grad_();
+  for (const auto& part : split_batch(x, {try_gpu(), cpu()})) part.sum().backward();
+  EXPECT_EQ(x.grad().sum().item<float>(), 2);
+}
+
+TEST(SplitBatch, RefusesWhatHasNoRows) {
+  const auto text_of = [](const std::vector<at::Tensor>& batch,
+                          const std::vector<c10::Device>& devices) {
+    return error_of<ArgumentError>([&] { (void)split_batch(batch, devices); });
+  };
+  EXPECT_TRUE(test::has(text_of({number(1)}, {}), "no devices"));
+  EXPECT_TRUE(test::has(text_of({}, {cpu()}), "no tensor"));
+  EXPECT_TRUE(test::has(text_of({number(1), torch::ones({})}, {cpu()}), "without dimensions"));
+  EXPECT_TRUE(test::has(text_of({number(1), torch::ones({3, 4})}, {cpu()}),
+                        "tensors of 2 rows and one of 3, float32[3, 4] on cpu"));
+  error_of<DeviceError>([] { (void)split_batch(number(1), {cpu(), test::absent_gpu()}); });
 }
 
 }  // namespace

@@ -523,5 +523,145 @@ TEST(AverageGradients, KeepsReplicasEqualToTheBitAndNearOneNetworkWithTheWholeBa
   }
 }
 
+// The gradients of the mean loss over all rows: by one network, and by replicas with a part each.
+void expect_the_whole_batchs(const std::vector<std::int64_t>& rows, at::ScalarType dtype) {
+  const auto all = torch::tensor(rows).sum().item<std::int64_t>();
+  const auto x = torch::rand({all, 5}, dtype), y = torch::rand({all, 2}, dtype);
+  std::vector<c10::Device> devices;
+  for (std::size_t i = 0; i < rows.size(); ++i) devices.push_back(try_gpu(static_cast<int>(i)));
+  const auto make = [&] {
+    Sequential net(torch::nn::Linear(5, 16), torch::nn::Linear(16, 2));
+    net->to(dtype);
+    return net;
+  };
+  const auto nets = mirror(devices, make);
+  const auto whole = make();
+  write_parameters(whole, nets[0]->named_parameters());
+  backward(whole, x, y);
+  const auto xs = x.split_with_sizes(rows), ys = y.split_with_sizes(rows);
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    backward(nets[i], xs[i].to(devices[i]), ys[i].to(devices[i]));  // nan for 0 rows
+  average_gradients(nets, rows);
+  for (const auto& net : nets) {
+    for (const auto& p : whole->named_parameters()) {
+      const auto mean = gradient_of(*net, p.key());
+      EXPECT_TRUE(mean.allclose(p.value().grad(), 1e-6, 1e-6)) << p.key();
+      EXPECT_TRUE(same_bits(mean, gradient_of(*nets[0], p.key())));
+    }
+  }
+}
+
+TEST(AverageGradientsByRows, GivesTheWholeBatchsGradient) {
+  for (const auto dtype : {torch::kFloat, torch::kDouble}) {
+    expect_the_whole_batchs({4, 4}, dtype);
+    expect_the_whole_batchs({7, 2}, dtype);
+    expect_the_whole_batchs({1, 100}, dtype);
+    expect_the_whole_batchs({0, 3}, dtype);
+    expect_the_whole_batchs({1, 0}, dtype);
+    expect_the_whole_batchs({5, 0, 1, 2}, dtype);
+    expect_the_whole_batchs({9}, dtype);
+  }
+}
+
+TEST(AverageGradientsByRows, EqualsThePlainMeanForEqualRows) {
+  const auto nets = mirror({try_gpu(0), try_gpu(1)}, [] {
+    return net_of({{50}, {3}}, torch::kHalf);
+  });
+  std::vector<at::Tensor> before, plain;
+  for (const auto& net : nets) {
+    for (const auto& p : net->parameters()) {
+      before.push_back(torch::rand_like(p));
+      p.mutable_grad() = before.back().clone();
+    }
+  }
+  average_gradients(nets);
+  for (const auto& p : nets[0]->parameters()) plain.push_back(p.grad().clone());
+  std::size_t k = 0;
+  for (const auto& net : nets) {
+    for (const auto& p : net->parameters()) p.mutable_grad() = before[k++];
+  }
+  average_gradients(nets, {8, 8});
+  k = 0;
+  for (const auto& p : nets[1]->parameters()) EXPECT_TRUE(same_bits(p.grad(), plain[k++]));
+}
+
+TEST(AverageGradientsByRows, RefusesWrongNumbersAndChangesNothing) {
+  const auto nets = mirror({cpu(), cpu()}, [] { return net_of({{2}}); });
+  for (const auto& net : nets) set_gradient(*net, "p0", torch::full({2}, 3.F));
+  nets[1]->parameters()[0].mutable_grad().zero_();
+  const auto text_of = [&](const std::vector<std::int64_t>& rows) {
+    return error_of<ArgumentError>([&] { average_gradients(nets, rows); });
+  };
+  EXPECT_TRUE(has(text_of({1}), "2 replicas, but 1 numbers of rows"));
+  EXPECT_TRUE(has(text_of({}), "2 replicas, but 0"));
+  EXPECT_TRUE(has(text_of({2, -1}), "replica 1 has -1 rows"));
+  EXPECT_TRUE(has(text_of({0, 0}), "all parts have 0 rows"));
+  EXPECT_TRUE(gradient_of(*nets[0], "p0").equal(torch::full({2}, 3.F)));
+}
+
+TEST(CopyBuffers, MakesStatisticsEqual) {
+  for (const int from : {0, 1}) {
+    const auto nets = mirror(several_devices(), small_net);
+    std::vector<at::Tensor> parameters;
+    for (auto net : nets) {
+      parameters.push_back(net->parameters()[0].detach().cpu().clone());
+      net->forward(torch::rand({8, 3}).to(net->parameters()[0].device()));  // moves the statistics
+    }
+    const auto buffers = nets[0]->buffers();
+    const auto expected =
+        nets.at(static_cast<std::size_t>(from))->named_buffers()["1.running_mean"].cpu().clone();
+    copy_buffers(nets, from);
+    for (std::size_t i = 0; i < nets.size(); ++i) {
+      EXPECT_TRUE(same_bits(nets[i]->named_buffers()["1.running_mean"], expected));
+      EXPECT_EQ(nets[i]->named_buffers()["1.num_batches_tracked"].item<int>(), 1);
+      EXPECT_TRUE(same_bits(nets[i]->parameters()[0], parameters[i]));
+      EXPECT_EQ(placement(nets[i]).single_device(), several_devices()[i]);
+    }
+    for (std::size_t k = 0; k < buffers.size(); ++k)
+      EXPECT_TRUE(nets[0]->buffers()[k].is_same(buffers[k]));
+  }
+}
+
+TEST(CopyBuffers, TakesOneTransferForEachDtype) {
+  USE_GPU_TEST_NEEDS(2);
+  const auto nets = mirror({gpu(0), gpu(1)}, [] {
+    auto net = std::make_shared<Net>();
+    for (int i = 0; i < 100; ++i)
+      net->register_buffer("b" + std::to_string(i), torch::rand({i + 1}));
+    return net;
+  });
+  const TransferGuard guard;
+  const TransferLedger ledger;
+  copy_buffers(nets);
+  EXPECT_EQ(ledger.count(TransferDirection::device_to_device).copies, 1);
+}
+
+TEST(CopyBuffers, RefusesWhatCannotBeCopied) {
+  const auto with_buffer = [](const at::Tensor& x) {
+    auto net = std::make_shared<Net>();
+    net->register_buffer("statistics", x);
+    return net;
+  };
+  using Nets = std::vector<NetPointer>;
+  const auto first = with_buffer(torch::ones({2}));
+  error_of<ArgumentError>([&] { copy_buffers(Nets{}); });
+  error_of<ArgumentError>([&] { copy_buffers(Nets{first, first}); });
+  for (const int from : {-1, 2}) {
+    EXPECT_TRUE(has(error_of<ArgumentError>([&] {
+                      copy_buffers(Nets{first, with_buffer(torch::zeros({2}))}, from);
+                    }),
+                    "there is no replica " + std::to_string(from)));
+  }
+  EXPECT_TRUE(has(error_of<ParameterError>([&] {
+                    copy_buffers(Nets{first, net_of({{2}})});
+                  }),
+                  "statistics is missing in replica 1"));
+  EXPECT_TRUE(has(error_of<ParameterError>([&] {
+                    copy_buffers(Nets{first, with_buffer(torch::ones({2}).to_sparse())});
+                  }),
+                  "statistics is not dense in replica 1"));
+  EXPECT_TRUE(first->buffers()[0].equal(torch::ones({2})));
+}
+
 }  // namespace
 }  // namespace use_gpu

@@ -7,9 +7,10 @@
 //     const auto batch = use_gpu::to_device(host_batch, device);    // torch::data::Example<>
 //     loss = criterion(net->forward(batch.data), batch.target);
 //   }
+//   const auto parts = use_gpu::split_batch(host_batch, devices);      // for data parallelism
 //
-// Taken are std::vector, array, map, pair, tuple and optional, torch::data::Example, and any nesting
-// of these. A type of your own needs an overload of to_device(const Mine&, c10::Device) in its
+// Taken are std::vector, array, map, unordered_map, pair, tuple and optional, torch::OrderedDict,
+// torch::data::Example, and any nesting of these. A type of your own needs an overload of to_device(const Mine&, c10::Device) in its
 // namespace, and may then be nested too. Everything else does not compile.
 #pragma once
 
@@ -17,6 +18,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -26,10 +28,14 @@
 #include <utility>
 #include <vector>
 
-namespace torch::data {
+namespace torch {
+template <typename Key, typename Value>
+class OrderedDict;
+namespace data {
 template <typename Data, typename Target>
 struct Example;  // <torch/data/example.h> takes seconds to compile
 }
+}  // namespace torch
 
 namespace USE_GPU_EXPORT use_gpu {
 namespace detail {
@@ -65,6 +71,14 @@ T with_each_tensor(const T& x, Visit&& visit) {
   } else if constexpr (is_a<T, std::map>) {
     T all(x.key_comp());
     for (const auto& [key, element] : x) all.emplace_hint(all.end(), key, inside(element));
+    return all;
+  } else if constexpr (is_a<T, std::unordered_map>) {
+    T all(x.bucket_count(), x.hash_function(), x.key_eq());
+    for (const auto& [key, element] : x) all.emplace(key, inside(element));
+    return all;
+  } else if constexpr (is_a<T, torch::OrderedDict>) {
+    T all(x.key_description());
+    for (const auto& element : x) all.insert(element.key(), inside(element.value()));
     return all;
   } else if constexpr (is_a<T, std::optional>) {
     return x ? T(inside(*x)) : T();
@@ -105,6 +119,27 @@ struct BatchMover {
   }
 };
 
+/// The rows of a batch's tensors, counted to divide them.
+class RowCounter {
+ public:
+  /// ArgumentError if x has another number of rows than those before, or no dimension 0.
+  at::Tensor operator()(const at::Tensor& x);
+  template <class T>
+  T operator()(const T&) {
+    static_assert(std::is_void_v<T>,
+                  "use_gpu::split_batch: this type holds no tensors that are known");
+  }
+
+  /// ArgumentError if there are no parts, or there was no tensor.
+  void check(std::size_t parts) const;
+
+  /// The rows of x in this one of so many parts: a view.
+  static at::Tensor part_of(const at::Tensor& x, std::size_t part, std::size_t parts);
+
+ private:
+  std::optional<std::int64_t> rows_;
+};
+
 }  // namespace detail
 
 /// The batch with all its tensors on that device, each as by to_device(x, device): the same tensor
@@ -115,6 +150,32 @@ template <class Batch>
 [[nodiscard]] Batch to_device(const Batch& batch, c10::Device device) {
   const auto move = [&](const at::Tensor& x) { return to_device(x, device); };
   return detail::with_each_tensor(batch, detail::BatchMover<decltype(move)>{device, move});
+}
+
+/// One part of the batch for each device, on that device, as by to_device: each tensor is divided
+/// along dimension 0 as by at::tensor_split, in parts whose sizes differ by at most one, empty where
+/// there are fewer rows than devices. Numbers, enums and strings are copied to each part. A part that
+/// stays where the batch is shares its memory.
+///
+/// Waits: for what comes from pageable host memory.
+/// Throws: ArgumentError if there are no devices or no tensors, if the tensors differ in size(0) or
+/// one has no dimension; DeviceError if a device is not there.
+/// Chapter: split_batch of "Training on Multiple GPUs".
+template <class Batch>
+[[nodiscard]] std::vector<Batch> split_batch(const Batch& batch,
+                                             const std::vector<c10::Device>& devices) {
+  detail::RowCounter rows;
+  static_cast<void>(detail::with_each_tensor(batch, rows));
+  rows.check(devices.size());
+  std::vector<Batch> parts;
+  for (const auto device : devices) {
+    const auto move = [&](const at::Tensor& x) {
+      return to_device(detail::RowCounter::part_of(x, parts.size(), devices.size()), device);
+    };
+    parts.push_back(
+        detail::with_each_tensor(batch, detail::BatchMover<decltype(move)>{device, move}));
+  }
+  return parts;
 }
 
 }  // namespace use_gpu

@@ -25,11 +25,17 @@
 #include <use_gpu/export.hpp>
 #include <use_gpu/module_ref.hpp>
 
+#include <concepts>
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <string>
 #include <vector>
+
+namespace torch {
+template <typename Key, typename Value>
+class OrderedDict;
+}
 
 namespace USE_GPU_EXPORT use_gpu {
 
@@ -46,6 +52,14 @@ namespace USE_GPU_EXPORT use_gpu {
 /// write that the device refuses LibTorch's error passes: the values on that device are then
 /// unspecified. Chapter: exercise 2.
 void write_parameters(ModuleRef net, const std::map<std::string, at::Tensor>& values);
+
+/// The same, of what LibTorch's named_parameters() and named_buffers() return.
+template <std::same_as<at::Tensor> T>
+void write_parameters(ModuleRef net, const torch::OrderedDict<std::string, T>& values) {
+  std::map<std::string, at::Tensor> by_name;
+  for (const auto& x : values) by_name.emplace(x.key(), x.value());
+  write_parameters(net, by_name);
+}
 
 /// Writes all parameters and buffers to a safetensors file, and waits until they are on the disk.
 /// Atomic: at every moment, and after every failure, the file is the old one or the new one. An

@@ -11,14 +11,15 @@
 //   use_gpu::average_gradients(nets);                // now equal optimizers take equal steps
 //
 // The mean of the replicas' gradients equals the whole batch's if each loss is a mean and all parts
-// have equal size. After mirror() buffers are separate: BatchNorm's statistics are those of each
-// part. For several processes: communicator.hpp.
+// have equal size; for parts of other sizes give average_gradients() their rows. split_batch
+// (batch.hpp) makes the parts. After mirror() buffers are separate: BatchNorm's statistics are those
+// of each part, until copy_buffers() makes them equal. For several processes: communicator.hpp.
 //
 // torch::nn::parallel::replicate makes replicas for one forward pass: their gradients flow to the
 // original's parameters, and it needs a Cloneable too. These are permanent: each has its own
 // parameters, gradients and optimizer.
 //
-// Each replica may be used by its own thread. Call mirror() and average_gradients() while no other
+// Each replica may be used by its own thread. Call the functions of this header while no other
 // thread uses them.
 #pragma once
 
@@ -27,6 +28,7 @@
 #include <use_gpu/module_ref.hpp>
 
 #include <concepts>
+#include <cstdint>
 #include <functional>
 #include <type_traits>
 #include <vector>
@@ -38,7 +40,10 @@ namespace detail {
 void mirror_modules(const std::vector<c10::Device>& devices,
                     const std::function<ModuleRef()>& make);
 /// average_gradients(), for networks of any type.
-void average_gradients_of(const std::vector<ModuleRef>& replicas);
+void average_gradients_of(const std::vector<ModuleRef>& replicas,
+                          const std::vector<std::int64_t>* rows = nullptr);
+/// copy_buffers(), for networks of any type.
+void copy_buffers_of(const std::vector<ModuleRef>& replicas, int from);
 }  // namespace detail
 
 /// Calls make() once for each device, in order, and puts the module holder or pointer that it
@@ -80,6 +85,32 @@ requires ModuleHandle<std::invoke_result_t<Make&>>
 template <ModuleHandle Net>
 void average_gradients(const std::vector<Net>& replicas) {
   detail::average_gradients_of({replicas.begin(), replicas.end()});
+}
+
+/// The same, but weighted by the rows of each replica's part of the batch: if each loss is the mean
+/// over a part's rows, the result is the gradient of the mean over all rows. A part of 0 rows counts
+/// nothing, whatever its gradients, even nan. (BatchNorm in training mode refuses a part of one row
+/// where it has one value for each channel: LibTorch's error.)
+///
+/// Throws: besides, and nothing has changed, ArgumentError for another number of rows than replicas,
+/// a negative one, and where all are 0.
+template <ModuleHandle Net>
+void average_gradients(const std::vector<Net>& replicas, const std::vector<std::int64_t>& rows) {
+  detail::average_gradients_of({replicas.begin(), replicas.end()}, &rows);
+}
+
+/// Copies the buffers of one replica to all others, in place and in few large transfers: BatchNorm's
+/// statistics, which each replica gathers from its own part of the batches, drift apart otherwise. As
+/// Python's DistributedDataParallel with broadcast_buffers does it, call it before each step, or once
+/// before what evaluates or saves a replica.
+///
+/// Waits: only for copies from and to the CPU.
+/// Throws: before anything is written: ArgumentError if there are no replicas, an empty one or a
+/// duplicate, or no replica `from`; ParameterError, with all reasons in differences(), if buffers
+/// differ in name, shape or dtype, or have no plain values.
+template <ModuleHandle Net>
+void copy_buffers(const std::vector<Net>& replicas, int from = 0) {
+  detail::copy_buffers_of({replicas.begin(), replicas.end()}, from);
 }
 
 }  // namespace use_gpu

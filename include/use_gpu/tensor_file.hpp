@@ -18,9 +18,15 @@
 #include <use_gpu/device.hpp>
 #include <use_gpu/export.hpp>
 
+#include <concepts>
 #include <filesystem>
 #include <map>
 #include <string>
+
+namespace torch {
+template <typename Key, typename Value>
+class OrderedDict;
+}
 
 namespace USE_GPU_EXPORT use_gpu {
 
@@ -49,5 +55,14 @@ namespace USE_GPU_EXPORT use_gpu {
 /// quantized or on "meta".
 void save_tensors(const std::map<std::string, at::Tensor>& tensors,
                   const std::filesystem::path& file);
+
+/// The same, of what LibTorch's named_parameters() and named_buffers() return.
+template <std::same_as<at::Tensor> T>
+void save_tensors(const torch::OrderedDict<std::string, T>& tensors,
+                  const std::filesystem::path& file) {
+  std::map<std::string, at::Tensor> by_name;
+  for (const auto& x : tensors) by_name.emplace(x.key(), x.value());
+  save_tensors(by_name, file);
+}
 
 }  // namespace use_gpu

@@ -4,6 +4,7 @@
 // driver, NVML and NCCL, configures them by the environment, and executes the program.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdint>
@@ -11,11 +12,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <limits>
 #include <optional>
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "runtime/settings.hpp"
 
@@ -114,6 +117,45 @@ std::string preloads() {
   return list;
 }
 
+// The text between the quotes of a line of Python: cuda: Optional[str] = '13.0'
+std::string text_in_quotes(const std::string& line) {
+  const auto begin = line.find('\''), end = line.rfind('\'');
+  return begin < end ? line.substr(begin + 1, end - begin - 1) : "";
+}
+
+// What a torch's version.py says, as in "2.11.0 for CUDA 13.0" or "2.11.0 without CUDA".
+std::string read_version(std::ifstream file) {
+  std::string version, cuda;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("__version__ = ")) version = text_in_quotes(line);
+    if (line.starts_with("cuda")) cuda = text_in_quotes(line);
+  }
+  version.resize(std::min(version.size(), version.find('+')));  // 2.11.0+cu130
+  return version + (cuda.empty() ? " without CUDA" : " for CUDA " + cuda);
+}
+
+// Installed by pip, this program lies beside the environment's torch, which may be another now. pip does not see it:
+// 2.11.0 for the CPU has the same version.
+void check_torch_beside() {
+  const auto prefix = std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path();
+  std::string found;
+  std::error_code error;
+  for (const auto& python : std::filesystem::directory_iterator(prefix / "lib", error)) {
+    if (!python.path().filename().string().starts_with("python3")) continue;
+    for (const char* packages : {"site-packages", "dist-packages"}) {
+      std::ifstream file(python.path() / packages / "torch/version.py");
+      if (!file) continue;
+      found = read_version(std::move(file));
+      if (found == SIMULATED_CUDA_TORCH) return;
+    }
+  }
+  if (!found.empty()) {
+    stop("this environment has torch " + found +
+         ", and this simulate_gpus was built with torch " SIMULATED_CUDA_TORCH
+         ". Install that torch, or simulate_gpus again");
+  }
+}
+
 void set_variable(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
 
 void set_or_unset(const char* name, bool on) {
@@ -154,6 +196,7 @@ int main(int argc, char** argv) {
   }
   if (++next == argc) stop_with_usage("no program");
 
+  check_torch_beside();
   set_variable("LD_PRELOAD", preloads());
   // Triton links its own code to the driver, and looks for it where the linker would.
   set_variable("TRITON_LIBCUDA_PATH", library_folder());

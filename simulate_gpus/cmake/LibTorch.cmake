@@ -4,14 +4,17 @@
 #   CUDAToolkit_ROOT  a CUDA Toolkit; by default what find_package(CUDAToolkit) has found before, pip's beside LibTorch,
 #                     or the one in CUDA_HOME or /usr/local/cuda
 # Sets SIMULATE_GPUS_TORCH (LibTorch's folder), SIMULATE_GPUS_TORCH_VERSION, SIMULATE_GPUS_CUDA_VERSION (the major
-# one), SIMULATE_GPUS_CUDA_INCLUDE_DIR and SIMULATE_GPUS_NVML_INCLUDE_DIR, SIMULATE_GPUS_NCCL_INCLUDE_DIR where there
+# one), SIMULATE_GPUS_TORCH_CUDA (LibTorch's own, 13.0, as its Python package says; else empty), SIMULATE_GPUS_CUDA_INCLUDE_DIR and SIMULATE_GPUS_NVML_INCLUDE_DIR, SIMULATE_GPUS_NCCL_INCLUDE_DIR where there
 # is NCCL; defines simulate_gpus_libtorch.
 if(NOT Torch_DIR)
+  if(NOT Python3_EXECUTABLE)  # pip names its own
+    set(Python3_EXECUTABLE python3)
+  endif()
   execute_process(
-    COMMAND python3 -c "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0], end='')"
+    COMMAND ${Python3_EXECUTABLE} -c "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0], end='')"
     OUTPUT_VARIABLE found ERROR_QUIET RESULT_VARIABLE failed)
   if(failed)
-    message(FATAL_ERROR "LibTorch was not found: python3 has no torch. Give -DTorch_DIR=<folder of TorchConfig.cmake>, "
+    message(FATAL_ERROR "LibTorch was not found: ${Python3_EXECUTABLE} has no torch. Give -DTorch_DIR=<folder of TorchConfig.cmake>, "
                         "or pip install torch.")
   endif()
   set(Torch_DIR ${found}/share/cmake/Torch CACHE PATH "The folder of TorchConfig.cmake")
@@ -30,6 +33,11 @@ if(NOT linked MATCHES "libcudart[^/]*\\.so\\.([0-9]+)")
                       "give the Torch_DIR of one that was built for CUDA.")
 endif()
 set(SIMULATE_GPUS_CUDA_VERSION ${CMAKE_MATCH_1})
+set(SIMULATE_GPUS_TORCH_CUDA "")
+if(EXISTS ${SIMULATE_GPUS_TORCH}/version.py)
+  file(STRINGS ${SIMULATE_GPUS_TORCH}/version.py line REGEX "^cuda.*'" LIMIT_COUNT 1)
+  string(REGEX REPLACE ".*'(.*)'" "\\1" SIMULATE_GPUS_TORCH_CUDA "${line}")
+endif()
 
 file(GLOB beside ${SIMULATE_GPUS_TORCH}/../nvidia/cu*/include)
 set(folders HINTS ${CUDAToolkit_ROOT}/include ${CUDAToolkit_INCLUDE_DIRS} ${beside}

@@ -21,7 +21,7 @@ namespace {
 // big-endian numbers of four bytes, and the bytes.
 torch::Tensor read_idx(const std::filesystem::path& file, std::size_t dimensions) {
   std::ifstream in(file, std::ios::binary);
-  if (!in) {
+  if (!in || std::filesystem::is_directory(file)) {
     const bool is_packed = std::filesystem::exists(file.string() + ".gz");
     refuse(file, is_packed ? "it is still packed; unpack it with gunzip."
                            : "it cannot be read; the folder must have Fashion-MNIST's four files.");
@@ -62,13 +62,17 @@ struct Residual : torch::nn::Module {
   Residual(int in, int out, int stride)
       : first(register_module("first", conv_and_norm(in, out, 3, stride))),
         second(register_module("second", conv_and_norm(out, out, 3, 1))) {
-    if (in != out) shortcut = register_module("shortcut", conv_and_norm(in, out, 1, stride));
+    if (in != out) {
+      const auto options = torch::nn::Conv2dOptions(in, out, 1).stride(stride);
+      shortcut = register_module("shortcut", torch::nn::Conv2d(options));
+    }
   }
   torch::Tensor forward(const torch::Tensor& X) {
     const auto Y = second->forward(first->forward(X).relu());
     return (Y + (shortcut ? shortcut->forward(X) : X)).relu();
   }
-  Sequential first, second, shortcut{nullptr};
+  Sequential first, second;
+  torch::nn::Conv2d shortcut{nullptr};
 };
 
 }  // namespace
@@ -89,7 +93,9 @@ torch::data::Example<> load_images(const char* folder, bool for_training, std::i
   const auto labels = read_idx(path / (kind + "-labels-idx1-ubyte"), 1);
   if (images.size(1) != 28 || images.size(2) != 28)
     refuse(path, "its images for " + kind + " are not of 28 x 28 pixels; these are other data.");
-  if (images.size(0) != labels.size(0) || images.size(0) == 0) {
+  if (images.size(0) == 0)
+    refuse(path, "its files for " + kind + " have no image; download them again.");
+  if (images.size(0) != labels.size(0)) {
     refuse(path, "there are " + std::to_string(images.size(0)) + " images for " + kind + ", but " +
                      std::to_string(labels.size(0)) + " labels; download both again.");
   }
@@ -103,6 +109,17 @@ std::vector<torch::data::Example<>> batches_of(const torch::data::Example<>& ima
   const auto data = images.data.split(size), targets = images.target.split(size);
   for (std::size_t i = 0; i < data.size(); ++i) batches.emplace_back(data[i], targets[i]);
   return batches;
+}
+
+std::int64_t count_right(const std::function<torch::Tensor(const torch::Tensor&)>& net,
+                         const torch::data::Example<>& images) {
+  const torch::NoGradGuard no_grad;
+  std::int64_t right = 0;
+  for (const auto& batch : batches_of(images, 256)) {
+    if (batch.data.size(0) == 0) continue;  // fewer images than devices
+    right += net(batch.data).argmax(1).eq(batch.target).sum().item<std::int64_t>();
+  }
+  return right;
 }
 
 Sequential resnet18(int num_classes) {

@@ -3,6 +3,9 @@
 //                                     spot, which show the steps, but are too few to learn from
 // Look at: each device takes its part of each batch, and the replicas stay equal.
 
+#include <torch/nn/init.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
 #include <use_gpu/batch.hpp>
 #include <use_gpu/device.hpp>
@@ -12,52 +15,63 @@
 
 #include <algorithm>
 #include <iostream>
+#include <numeric>
 
 #include "earlier_chapters.hpp"
 
 using Batch = torch::data::Example<>;
 
+void init_weights(torch::nn::Module& m) {
+  if (auto* linear = m.as<torch::nn::Linear>()) torch::nn::init::normal_(linear->weight, 0, 0.01);
+  if (auto* conv = m.as<torch::nn::Conv2d>()) torch::nn::init::normal_(conv->weight, 0, 0.01);
+}
+
 // Whether all replicas are equal afterwards.
 bool train(const std::vector<Batch>& batches, const Batch& test,
            const std::vector<c10::Device>& devices, double lr) {
   torch::manual_seed(0);
-  auto nets = use_gpu::mirror(devices, [] { return resnet18(10); });
+  auto nets = use_gpu::mirror(devices, [] {
+    auto net = resnet18(10);
+    net->apply(init_weights);
+    return net;
+  });
   std::vector<torch::optim::SGD> optimizers;
   for (const auto& net : nets) optimizers.emplace_back(net->parameters(), lr);
-  std::vector<torch::Tensor> ls(devices.size());
+  std::vector<std::int64_t> rows(devices.size()), right(devices.size());
+  double loss = 0;
   for (const auto& batch : batches) {
     const auto parts = use_gpu::split_batch(batch, devices);
+    std::vector<double> ls(devices.size());  // the sum of each part's rows
     use_gpu::parallel_on(devices, [&](c10::Device, int entry) {
       const auto i = static_cast<std::size_t>(entry);
+      rows[i] = parts[i].data.size(0);
       optimizers[i].zero_grad();
-      ls[i] = torch::cross_entropy_loss(nets[i]->forward(parts[i].data), parts[i].target);
-      ls[i].backward();
+      if (rows[i] == 0) return;
+      const auto l = torch::cross_entropy_loss(nets[i]->forward(parts[i].data), parts[i].target);
+      l.backward();
+      ls[i] = l.item<double>() * static_cast<double>(rows[i]);
     });
-    std::vector<std::int64_t> rows;
-    for (const auto& part : parts) rows.push_back(part.data.size(0));
     use_gpu::average_gradients(nets, rows);
     for (auto& sgd : optimizers) sgd.step();
+    loss = std::reduce(ls.begin(), ls.end()) / static_cast<double>(batch.data.size(0));
   }
   use_gpu::copy_buffers(nets);
 
   const auto parts = use_gpu::split_batch(test, devices);
-  std::vector<std::int64_t> right(devices.size());
   use_gpu::parallel_on(devices, [&](c10::Device, int entry) {
     const auto i = static_cast<std::size_t>(entry);
-    const torch::NoGradGuard no_grad;
     nets[i]->eval();
-    for (const auto& part : batches_of(parts[i], 256)) {
-      const auto y_hat = nets[i]->forward(part.data);
-      right[i] += y_hat.argmax(1).eq(part.target).sum().item<std::int64_t>();
-    }
+    right[i] = count_right([&](const torch::Tensor& X) { return nets[i]->forward(X); }, parts[i]);
   });
-  for (std::size_t i = 0; i < devices.size(); ++i) {
-    std::cout << devices[i] << ": loss " << ls[i].item<float>() << ", " << right[i] << " of "
-              << parts[i].data.size(0) << " test images right\n";
-  }
+  std::cout << "Loss of the last batch " << loss << ", " << std::reduce(right.begin(), right.end())
+            << " of " << test.data.size(0) << " test images right, on " << c10::Join(", ", devices)
+            << '\n';
   const auto first = use_gpu::read_parameters(nets.front());
-  return std::ranges::all_of(use_gpu::read_parameters(nets.back()),
-                             [&](const auto& x) { return x.second.equal(first.at(x.first)); });
+  return std::ranges::all_of(nets, [&](const auto& net) {
+    return std::ranges::equal(
+        use_gpu::read_parameters(net), first,
+        [](const auto& x, const auto& y) { return x.second.equal(y.second); });
+  });
 }
 
 int main(int argc, char** argv) try {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <use_gpu/replicas.hpp>
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/OpMathType.h>
 #include <ATen/ops/div.h>
 #include <ATen/ops/scalar_tensor.h>
@@ -295,14 +296,22 @@ USE_GPU_EXPORT void detail::copy_buffers_of(const std::vector<ModuleRef>& replic
       if (x.value().defined()) all.emplace(x.key(), x.value());
     }
   }
-  check_alike("copy_buffers: the replicas do not match", buffers);
+  const std::string what = "copy_buffers: the replicas do not match";
+  check_alike(what, buffers);
   const auto& values = buffers[static_cast<std::size_t>(from)];
   detail::Pairs copies;
-  for (const auto& all : buffers) {
-    if (&all == &values) continue;
-    for (const auto& name : detail::distinct_names(values))
-      copies.add(values.at(name), all.at(name));
+  detail::Differences differences;
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    if (&buffers[i] == &values) continue;
+    for (const auto& name : detail::distinct_names(values)) {
+      const auto& target = buffers[i].at(name);
+      copies.add(values.at(name), target);
+      if (at::has_internal_overlap(target) == at::MemOverlap::Yes)
+        differences.push_back(name + " overlaps itself (by expand()?) in " +
+                              detail::replica_name(i));
+    }
   }
+  detail::throw_if_any(what, std::move(differences));
   const AllowTransfers certain;
   detail::bulk_copy(copies.values, copies.targets);
 }

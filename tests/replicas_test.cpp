@@ -605,7 +605,8 @@ TEST(CopyBuffers, MakesStatisticsEqual) {
     std::vector<at::Tensor> parameters;
     for (auto net : nets) {
       parameters.push_back(net->parameters()[0].detach().cpu().clone());
-      net->forward(torch::rand({8, 3}).to(net->parameters()[0].device()));  // moves the statistics
+      for (std::size_t batch = 0; batch < parameters.size(); ++batch)  // moves the statistics
+        net->forward(torch::rand({8, 3}).to(net->parameters()[0].device()));
     }
     const auto buffers = nets[0]->buffers();
     const auto expected =
@@ -613,7 +614,7 @@ TEST(CopyBuffers, MakesStatisticsEqual) {
     copy_buffers(nets, from);
     for (std::size_t i = 0; i < nets.size(); ++i) {
       EXPECT_TRUE(same_bits(nets[i]->named_buffers()["1.running_mean"], expected));
-      EXPECT_EQ(nets[i]->named_buffers()["1.num_batches_tracked"].item<int>(), 1);
+      EXPECT_EQ(nets[i]->named_buffers()["1.num_batches_tracked"].item<int>(), from + 1);
       EXPECT_TRUE(same_bits(nets[i]->parameters()[0], parameters[i]));
       EXPECT_EQ(placement(nets[i]).single_device(), several_devices()[i]);
     }
@@ -660,6 +661,10 @@ TEST(CopyBuffers, RefusesWhatCannotBeCopied) {
                     copy_buffers(Nets{first, with_buffer(torch::ones({2}).to_sparse())});
                   }),
                   "statistics is not dense in replica 1"));
+  EXPECT_TRUE(has(error_of<ParameterError>([&] {
+                    copy_buffers(Nets{with_buffer(torch::zeros(1).expand(2)), first}, /*from=*/1);
+                  }),
+                  "statistics overlaps itself (by expand()?) in replica 0"));
   EXPECT_TRUE(first->buffers()[0].equal(torch::ones({2})));
 }
 

@@ -10,8 +10,8 @@
 //   const auto parts = use_gpu::split_batch(host_batch, devices);      // for data parallelism
 //
 // Taken are std::vector, array, map, unordered_map, pair, tuple and optional, torch::OrderedDict,
-// torch::data::Example, and any nesting of these. A type of your own needs an overload of to_device(const Mine&, c10::Device) in its
-// namespace, and may then be nested too. Everything else does not compile.
+// torch::data::Example, and any nesting of these. Everything else does not compile. For to_device a type of your own may
+// be nested too, if its namespace has an overload of to_device(const Mine&, c10::Device).
 #pragma once
 
 #include <use_gpu/tensor.hpp>

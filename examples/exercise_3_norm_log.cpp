@@ -53,7 +53,7 @@ int main() {
       {"batched", {device}, batched, are_right, least}};
   std::printf("1000 products of 100 x 100, float32, on %s. %s.\n\n", label(device).c_str(),
               machine().c_str());
-  const auto figures = measure(contenders, 5.0);
+  const auto figures = measure(contenders, 3.0);
 
   std::puts(
       "norms                       time, median (least to most)  speed-up  copies  item reads");

@@ -134,25 +134,22 @@ std::string read_version(std::ifstream file) {
   return version + (cuda.empty() ? " without CUDA" : " for CUDA " + cuda);
 }
 
-// Installed by pip, this program lies beside the environment's torch, which may be another now. pip does not see it:
+// Installed by pip, this program lies beside the environment's torch, which may be another by now. pip does not see it:
 // 2.11.0 for the CPU has the same version.
 void check_torch_beside() {
   const auto prefix = std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path();
-  std::string found;
-  std::error_code error;
-  for (const auto& python : std::filesystem::directory_iterator(prefix / "lib", error)) {
-    if (!python.path().filename().string().starts_with("python3")) continue;
-    for (const char* packages : {"site-packages", "dist-packages"}) {
-      std::ifstream file(python.path() / packages / "torch/version.py");
-      if (!file) continue;
-      found = read_version(std::move(file));
-      if (found == SIMULATED_CUDA_TORCH) return;
+  std::error_code no_lib;
+  for (const auto& python : std::filesystem::directory_iterator(prefix / "lib", no_lib)) {
+    for (const char* folder : {"site-packages", "dist-packages"}) {
+      const auto packages = python.path() / folder;
+      std::ifstream file(packages / "torch/version.py");
+      if (!file || !std::filesystem::exists(packages / "simulate_gpus")) continue;
+      const auto found = read_version(std::move(file));
+      if (found == SIMULATED_CUDA_TORCH) continue;
+      stop("this environment has torch " + found +
+           ", and this simulate_gpus was built with torch " SIMULATED_CUDA_TORCH
+           ". Install that torch, or simulate_gpus again");
     }
-  }
-  if (!found.empty()) {
-    stop("this environment has torch " + found +
-         ", and this simulate_gpus was built with torch " SIMULATED_CUDA_TORCH
-         ". Install that torch, or simulate_gpus again");
   }
 }
 

@@ -123,7 +123,7 @@ function(use_gpu_locate_cuda_toolkit cuda_version out)
   endif()
 endfunction()
 
-# find_package(Torch), found as above. A macro, so that what TorchConfig.cmake sets and the CUDA language that
+# find_package(Torch), found as above, and use_gpu::libtorch, which links all of it. A macro, so that what TorchConfig.cmake sets and the CUDA language that
 # it enables are the caller's.
 macro(use_gpu_find_libtorch)
   if(NOT TARGET torch OR NOT DEFINED TORCH_LIBRARIES)  # the project may have found it before
@@ -161,6 +161,15 @@ macro(use_gpu_find_libtorch)
   # The linker follows what LibTorch needs, and may come upon a system's older NCCL first.
   if(TARGET torch AND EXISTS "${TORCH_INSTALL_PREFIX}/../nvidia/nccl/lib")
     target_link_options(torch INTERFACE "LINKER:-rpath-link,${TORCH_INSTALL_PREFIX}/../nvidia/nccl/lib")
+  endif()
+  if(TARGET torch AND NOT TARGET use_gpu::libtorch)
+    add_library(use_gpu::libtorch INTERFACE IMPORTED GLOBAL)
+    target_link_libraries(use_gpu::libtorch INTERFACE ${TORCH_LIBRARIES})
+    # A program that names all libraries of LibTorch loads its own, whatever paths use_gpu's libraries know.
+    if(TARGET c10_cuda AND TARGET CUDA::cudart)
+      target_link_libraries(use_gpu::libtorch INTERFACE
+        "-Wl,--push-state,--no-as-needed,$<TARGET_FILE:c10_cuda>,$<TARGET_FILE:CUDA::cudart>,--pop-state")
+    endif()
   endif()
 endmacro()
 

@@ -38,22 +38,20 @@ bool train(const std::vector<Batch>& batches, const Batch& test,
   std::vector<torch::optim::SGD> optimizers;
   for (const auto& net : nets) optimizers.emplace_back(net->parameters(), lr);
   std::vector<std::int64_t> rows(devices.size()), right(devices.size());
-  double loss = 0;
+  std::vector<torch::Tensor> ls;
   for (const auto& batch : batches) {
     const auto parts = use_gpu::split_batch(batch, devices);
-    std::vector<double> ls(devices.size());  // the sum of each part's rows
+    ls.assign(devices.size(), torch::zeros({}));
     use_gpu::parallel_on(devices, [&](c10::Device, int entry) {
       const auto i = static_cast<std::size_t>(entry);
       rows[i] = parts[i].data.size(0);
       optimizers[i].zero_grad();
       if (rows[i] == 0) return;
-      const auto l = torch::cross_entropy_loss(nets[i]->forward(parts[i].data), parts[i].target);
-      l.backward();
-      ls[i] = l.item<double>() * static_cast<double>(rows[i]);
+      ls[i] = torch::cross_entropy_loss(nets[i]->forward(parts[i].data), parts[i].target);
+      ls[i].backward();
     });
     use_gpu::average_gradients(nets, rows);
     for (auto& sgd : optimizers) sgd.step();
-    loss = std::reduce(ls.begin(), ls.end()) / static_cast<double>(batch.data.size(0));
   }
   use_gpu::copy_buffers(nets);
 
@@ -63,6 +61,10 @@ bool train(const std::vector<Batch>& batches, const Batch& test,
     nets[i]->eval();
     right[i] = count_right([&](const torch::Tensor& X) { return nets[i]->forward(X); }, parts[i]);
   });
+  double loss = 0;
+  for (std::size_t i = 0; i < ls.size(); ++i)
+    loss += ls[i].item<double>() * static_cast<double>(rows[i]);
+  loss /= static_cast<double>(batches.back().data.size(0));
   std::cout << "Loss of the last batch " << loss << ", " << std::reduce(right.begin(), right.end())
             << " of " << test.data.size(0) << " test images right, on " << c10::Join(", ", devices)
             << '\n';

@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "devices.hpp"
 #include "errors.hpp"
 #include "interface.hpp"
 
@@ -20,7 +21,8 @@ namespace {
 struct State {
   std::mutex mutex;
   std::condition_variable finished;
-  std::map<const Queue*, std::string> failures;  // of each queue the last that nobody was told
+  // Of each device and queue the last that nobody was told.
+  std::map<std::pair<int, const Queue*>, std::string> failures;
 };
 
 State& state() {
@@ -73,7 +75,7 @@ void Queue::advance(std::uint64_t place) {
     }
     --works_entered;
     lock.lock();
-    if (!failure.empty()) state().failures[this] = std::move(failure);
+    if (!failure.empty()) state().failures[{device_, this}] = std::move(failure);
     is_running_ = false;
     if (blocked) {
       work_.push_front(std::move(work));
@@ -114,7 +116,10 @@ cudaError_t take_failure() {
   const std::scoped_lock lock(state().mutex);
   auto& failures = state().failures;
   if (failures.empty()) return cudaSuccess;
-  return fail(cudaErrorLaunchFailure, failures.extract(failures.begin()).mapped());
+  const int device = current_device();
+  auto first = failures.lower_bound({device, nullptr});
+  if (first == failures.end() || first->first.first != device) first = failures.begin();
+  return fail(cudaErrorLaunchFailure, failures.extract(first).mapped());
 }
 
 }  // namespace simulated_cuda

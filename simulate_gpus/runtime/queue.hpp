@@ -17,6 +17,8 @@ using Work = std::function<void()>;
 /// The work of one stream, in order.
 class Queue {
  public:
+  explicit Queue(int device) : device_(device) {}
+
   void submit(Work work);
 
   /// The place after all submitted work.
@@ -35,6 +37,7 @@ class Queue {
  private:
   void advance(std::uint64_t place);
 
+  int device_;
   std::deque<Work> work_;
   std::uint64_t submitted_ = 0, finished_ = 0;
   bool is_running_ = false;
@@ -52,7 +55,8 @@ struct Moment {
   [[nodiscard]] bool try_finish() const { return !queue || queue->try_finish(place); }
 };
 
-/// The error of postponed work, once for each stream. For synchronizations.
+/// The error of postponed work, once for each stream; first those of the current device. For
+/// synchronizations.
 cudaError_t take_failure();
 
 }  // namespace simulated_cuda

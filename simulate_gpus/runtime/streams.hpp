@@ -48,7 +48,7 @@ struct CUstream_st {
   int number = 0;  // in the order in which they were made; 0 is the default stream
   int priority = 0;
   bool waits_for_default_stream = false;
-  std::shared_ptr<simulated_cuda::Queue> queue = std::make_shared<simulated_cuda::Queue>();
+  std::shared_ptr<simulated_cuda::Queue> queue = std::make_shared<simulated_cuda::Queue>(device);
   simulated_cuda::SharedCapture capture = {};
 
   [[nodiscard]] bool is_default() const { return number == 0; }

@@ -521,9 +521,11 @@ TEST(Ranks, ThatMakeOtherCallsGetAnErrorThatNamesBoth) {
 }
 
 TEST(Ranks, ThatCannotGiveTheirPartTellAll) {
-  on_ranks(2, [](int rank, ncclComm_t comm) {
+  std::barrier all_have_memory(2);  // making it waits for a stream, and would be told the error
+  on_ranks(2, [&](int rank, ncclComm_t comm) {
     auto* const stream = make_stream();
     const Buffer<float> x(4);
+    all_have_memory.arrive_and_wait();
     const float* const from = rank == 0 ? nullptr : x.data();
     check(ncclAllReduce(from, x.data(), 4, ncclFloat32, ncclSum, comm, stream));
     EXPECT_EQ(cudaStreamSynchronize(stream), cudaErrorLaunchFailure);

@@ -10,6 +10,7 @@
 #                 2. a toolkit of LibTorch's CUDA version: nvcc on the PATH, /usr/local/cuda
 #                 3. the one that the installed package was built with (USE_GPU_BUILT_WITH_CUDA)
 #                 4. the compiler from PyPI in USE_GPU_VENV
+#                 5. none: the CUDA runtime that comes with LibTorch is enough for a program that compiles no CUDA
 
 set(USE_GPU_OLDEST_TORCH 2.11)  # supported
 set(USE_GPU_NEWEST_TORCH 2.15)  # tested; newer ones bring a warning
@@ -123,6 +124,22 @@ function(use_gpu_locate_cuda_toolkit cuda_version out)
   endif()
 endfunction()
 
+# What LibTorch's CMake package makes of a CUDA Toolkit, from the CUDA runtime that comes with this LibTorch: the package
+# then asks for no CUDA compiler.
+function(use_gpu_add_cuda_runtime_of torch_dir)
+  cmake_path(SET prefix NORMALIZE "${torch_dir}/../../..")
+  file(GLOB runtime "${prefix}/../nvidia/cu*/lib/libcudart.so.*" "${prefix}/lib/libcudart*.so.*")
+  if(runtime AND NOT TARGET CUDA::cudart AND NOT TARGET torch::cudart)
+    list(GET runtime 0 runtime)
+    cmake_path(SET include NORMALIZE "${runtime}/../../include")
+    add_library(CUDA::cudart SHARED IMPORTED GLOBAL)
+    set_target_properties(CUDA::cudart PROPERTIES
+      IMPORTED_LOCATION "${runtime}" INTERFACE_INCLUDE_DIRECTORIES "${include}")
+    add_library(torch::cudart INTERFACE IMPORTED GLOBAL)
+    target_link_libraries(torch::cudart INTERFACE CUDA::cudart)
+  endif()
+endfunction()
+
 # find_package(Torch), found as above, and use_gpu::libtorch, which links all of it. A macro, so that what TorchConfig.cmake sets and the CUDA language that
 # it enables are the caller's.
 macro(use_gpu_find_libtorch)
@@ -144,6 +161,8 @@ macro(use_gpu_find_libtorch)
       set(CUDAToolkit_ROOT "${_use_gpu_cuda}" CACHE PATH "The CUDA Toolkit of LibTorch's CUDA version")
       set(CUDA_TOOLKIT_ROOT_DIR "${_use_gpu_cuda}" CACHE PATH "The same, for LibTorch's own look-up")
       set(CMAKE_CUDA_COMPILER "${_use_gpu_cuda}/bin/nvcc" CACHE FILEPATH "The CUDA compiler")
+    elseif(_use_gpu_cuda_version AND NOT CMAKE_CUDA_COMPILER)
+      use_gpu_add_cuda_runtime_of("${Torch_DIR}")
     endif()
     # Thirty lines, among them "kineto not found", tell a user nothing; errors still show.
     set(_use_gpu_log_level "${CMAKE_MESSAGE_LOG_LEVEL}")

@@ -24,6 +24,10 @@ string(REGEX REPLACE "/$" "" SIMULATE_GPUS_TORCH "${SIMULATE_GPUS_TORCH}")
 
 include(${Torch_DIR}/TorchConfigVersion.cmake)
 set(SIMULATE_GPUS_TORCH_VERSION ${PACKAGE_VERSION})
+if(SIMULATE_GPUS_TORCH_VERSION VERSION_LESS 2.11)
+  message(FATAL_ERROR "${SIMULATE_GPUS_TORCH} is LibTorch ${SIMULATE_GPUS_TORCH_VERSION}; simulate_gpus is for 2.11 and newer: "
+                      "pip install 'torch>=2.11', or give the Torch_DIR of one.")
+endif()
 set(linked "")
 if(EXISTS ${SIMULATE_GPUS_TORCH}/lib/libc10_cuda.so)
   file(STRINGS ${SIMULATE_GPUS_TORCH}/lib/libc10_cuda.so linked REGEX "libcudart[^/]*\\.so\\.[0-9]+" LIMIT_COUNT 1)

@@ -16,7 +16,7 @@ function(build source name)
 endfunction()
 run(${CMAKE_COMMAND} --install "${BUILD}" --prefix "${work}/prefix")
 build("${CMAKE_CURRENT_LIST_DIR}" build "-DPROGRAM=${work}/readme/main.cpp")
-build("${work}/readme" readme/build)
+build("${work}/readme" readme/build "-DCMAKE_CXX_FLAGS=${FLAGS} -g")
 
 unset(ENV{LD_LIBRARY_PATH})
 set(hidden ${CMAKE_COMMAND} -E env CUDA_VISIBLE_DEVICES=)  # set(ENV{...} "") would show a machine's GPUs
@@ -49,18 +49,23 @@ if(output MATCHES "Test command: [^\n]*simulate_gpus" OR NOT output MATCHES "CUD
    NOT output MATCHES "100% tests passed, 0 tests failed out of 1")
   message(FATAL_ERROR "app should have run on the machine's own GPUs:\n${output}")
 endif()
-# The README's command, as it is after the README's set-up.
+# The README's command in Python and its program print what the README says, with the LibTorch of its set-up.
 file(READ "${SOURCE}/README.md" readme)
-if(NOT readme MATCHES "\n\\$ <prefix>/([^\n]*)\n([^`]*)```")
-  message(FATAL_ERROR "README.md has no command that begins with <prefix>/")
+if(NOT readme MATCHES "\n\\$ simulate_gpus ([^\n]*)\n([^`]*)```.*\n```text\n([^`]*)```")
+  message(FATAL_ERROR "README.md has no command that begins with simulate_gpus, or no text that its program prints")
 endif()
-set(expected "${CMAKE_MATCH_2}")
-file(WRITE "${work}/command.sh" "cd '${SOURCE}' && '${work}/prefix'/${CMAKE_MATCH_1}")
-if("${same_libtorch}" MATCHES "Torch_DIR[^;]*/\\.venv/")  # with a LibTorch of its own the command is another
-  run(sh "${work}/command.sh")
-  if(NOT output STREQUAL expected)
-    message(FATAL_ERROR "the README's command should have printed:\n${expected}\nIt printed:\n${output}")
-  endif()
+set(command_prints "${CMAKE_MATCH_2}")
+set(app_prints "${CMAKE_MATCH_3}")
+string(REPLACE " python " " '${SOURCE}/.venv/bin/python' " command "${CMAKE_MATCH_1}")
+file(WRITE "${work}/command.sh" "'${work}/prefix/bin/simulate_gpus' ${command}")
+file(WRITE "${work}/app.sh" "'${work}/prefix/bin/simulate_gpus' 1 '${work}/readme/build/app'")
+if("${same_libtorch}" MATCHES "Torch_DIR[^;]*/\\.venv/")
+  foreach(what command app)
+    run(sh "${work}/${what}.sh")
+    if(NOT output STREQUAL ${what}_prints)
+      message(FATAL_ERROR "README.md says that its ${what} prints:\n${${what}_prints}\nIt printed:\n${output}")
+    endif()
+  endforeach()
 endif()
 file(GLOB libraries "${work}/prefix/lib*/libuse_gpu*.so" "${work}/prefix/lib/*/libuse_gpu*.so")
 list(LENGTH libraries count)
@@ -80,8 +85,8 @@ if(output MATCHES "torch|libc10")
   message(FATAL_ERROR "use_gpu::gpu_info must not need LibTorch:\n${output}")
 endif()
 
-# The archive, unpacked elsewhere: the README's app finds it, and loads the LibTorch that it was linked with, though
-# that of the build is still there.
+# The archive, unpacked elsewhere, on a machine without a CUDA Toolkit: the README's app finds it, asks for no CUDA
+# compiler, and loads the LibTorch that it was linked with, though that of the build is still there.
 run(${CMAKE_CPACK_COMMAND} --config "${BUILD}/CPackConfig.cmake" -B "${work}/archive")
 file(GLOB archive "${work}/archive/*.tar.gz")
 file(ARCHIVE_EXTRACT INPUT "${archive}" DESTINATION "${work}/unpacked")
@@ -91,8 +96,17 @@ file(MAKE_DIRECTORY "${packages}")
 foreach(package torch nvidia)
   file(CREATE_LINK "${TORCH}/../${package}" "${packages}/${package}" SYMBOLIC)
 endforeach()
-run(${CMAKE_COMMAND} -G Ninja -S "${work}/readme" -B "${work}/readme/unpacked" "-DCMAKE_CXX_COMPILER=${COMPILER}"
+file(GLOB_RECURSE lookup "${unpacked}/LibTorch.cmake")
+file(READ "${lookup}" text)
+string(REGEX REPLACE "/usr/local/cuda/bin|{USE_GPU_BUILT_WITH_CUDA}/bin" "/nowhere" text "${text}")  # hides this machine's
+file(WRITE "${lookup}" "${text}")
+run(${CMAKE_COMMAND} -E env --unset=CUDA_HOME --unset=CUDA_PATH --unset=CUDACXX PATH=/usr/bin:/bin
+    ${CMAKE_COMMAND} -G Ninja -S "${work}/readme" -B "${work}/readme/unpacked" "-DCMAKE_CXX_COMPILER=${COMPILER}"
     "-DCMAKE_PREFIX_PATH=${unpacked}" "-DCMAKE_CXX_FLAGS=${FLAGS}" "-DTorch_DIR=${packages}/torch/share/cmake/Torch")
+file(STRINGS "${work}/readme/unpacked/CMakeCache.txt" compiler REGEX "^CMAKE_CUDA_COMPILER:")
+if(compiler)
+  message(FATAL_ERROR "the README's app must not ask for a CUDA compiler: ${compiler}")
+endif()
 run(${CMAKE_COMMAND} --build "${work}/readme/unpacked")
 run("${unpacked}/bin/simulate_gpus" 1 "${work}/readme/unpacked/app")
 if(NOT output MATCHES "on cuda:0")

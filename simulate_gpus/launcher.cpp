@@ -20,15 +20,17 @@
 #include <string_view>
 #include <utility>
 
+#include "runtime/gpu_profiles.hpp"
 #include "runtime/settings.hpp"
 
 namespace {
 
+using simulated_cuda::GpuProfile;
 using simulated_cuda::k_most_gpus;
 using simulated_cuda::k_reserved_bytes;
 
 constexpr char k_usage[] =
-    R"(simulate_gpus [--memory SIZE] [--summary] [--trace] [--dry-run] COUNT PROGRAM [ARGUMENT...]
+    R"(simulate_gpus [--memory SIZE | --gpu NAME] [--summary] [--trace[=FILE]] [--check] [--dry-run] COUNT PROGRAM [ARGUMENT...]
 )";
 
 constexpr char k_help[] =
@@ -37,8 +39,13 @@ Runs a program that uses LibTorch, in C++ or Python, on COUNT simulated CUDA GPU
 cuda:1 ... Values are the CPU's; times say nothing. The exit status is the program's.
 
   --memory SIZE  the memory of each GPU, as in 1GiB or 512MiB (default: 8GiB; 16 MiB of it are reserved)
+  --gpu NAME     GPUs like a real card, with its memory: t4, v100, v100-32, a10, a100-40, a100-80, l4, l40s,
+                 rtx3090, rtx4090, rtx5090, h100, h200 or b200
   --summary      when a process ends, prints its GPU activity to stderr
   --trace        prints each copy, operation, event and wait to stderr, in the order of the program
+  --trace=FILE   draws them for Perfetto or chrome://tracing; other processes write theirs beside it
+  --check        finds two uses of the same memory that nothing orders; the exit status is then 3
+  --ignore NAME  an operation that --check does not report; may be given again
   --dry-run      launches and counts LibTorch's own CUDA kernels; values are unspecified
   --help         prints this
 
@@ -78,6 +85,14 @@ std::uint64_t parse_memory(std::string_view text) {
          ": expected a size from 17MiB to 1024GiB, as in 8GiB or 512MiB");
   }
   return *number << shift;
+}
+
+const GpuProfile* parse_gpu(std::string_view name) {
+  if (const GpuProfile* const found = simulated_cuda::find_gpu_profile(name)) return found;
+  std::string names;
+  for (const GpuProfile& each : simulated_cuda::gpu_profiles())
+    names += (names.empty() ? "" : ", ") + std::string(each.option);
+  stop("--gpu " + std::string(name) + ": expected one of " + names);
 }
 
 // Where the libraries lie, seen from this program.
@@ -153,6 +168,15 @@ void check_torch_beside() {
   }
 }
 
+// Where the program, which will have this process's number, writes its trace. Until then the file has
+// one of nothing.
+std::string trace_of_program(const std::string& file) {
+  if (!(std::ofstream(file) << "[]\n" << std::flush)) {
+    stop("--trace=" + file + ": the file cannot be written: " + std::strerror(errno));
+  }
+  return std::to_string(getpid()) + ':' + std::filesystem::absolute(file).string();
+}
+
 void set_variable(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
 
 void set_or_unset(const char* name, bool on) {
@@ -162,8 +186,10 @@ void set_or_unset(const char* name, bool on) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::uint64_t memory = std::uint64_t{8} << 30;
-  bool summary = false, trace = false, dry_run = false;
+  std::optional<std::uint64_t> memory;
+  const GpuProfile* gpu = nullptr;
+  bool summary = false, trace = false, check = false, dry_run = false;
+  std::string trace_file, ignored;
   int next = 1;
   for (; next < argc && argv[next][0] == '-'; ++next) {
     const std::string_view option = argv[next];
@@ -174,17 +200,31 @@ int main(int argc, char** argv) {
       summary = true;
     } else if (option == "--trace") {
       trace = true;
+    } else if (option.starts_with("--trace=")) {
+      trace_file = option.substr(std::strlen("--trace="));
+      if (trace_file.empty()) stop_with_usage("no file after --trace=");
+    } else if (option == "--check") {
+      check = true;
+    } else if (option == "--ignore" && next + 1 < argc) {
+      ignored += (ignored.empty() ? "" : ",") + std::string(argv[++next]);
     } else if (option == "--dry-run") {
       dry_run = true;
     } else if (option == "--memory" && next + 1 < argc) {
       memory = parse_memory(argv[++next]);
     } else if (option.starts_with("--memory=")) {
       memory = parse_memory(option.substr(std::strlen("--memory=")));
+    } else if (option == "--gpu" && next + 1 < argc) {
+      gpu = parse_gpu(argv[++next]);
+    } else if (option.starts_with("--gpu=")) {
+      gpu = parse_gpu(option.substr(std::strlen("--gpu=")));
     } else {
-      stop_with_usage((option == "--memory" ? "no size after " : "unknown option ") +
+      stop_with_usage((option == "--memory" ? "no size after "
+                       : option == "--gpu"  ? "no name after "
+                                            : "unknown option ") +
                       std::string(option));
     }
   }
+  if (gpu && memory) stop_with_usage("--gpu brings its memory: --memory cannot be given too");
   if (next == argc) stop_with_usage("no number of GPUs");
   const auto count = parse_number<int>(argv[next]);
   if (!count || *count < 0 || *count > k_most_gpus) {
@@ -193,14 +233,23 @@ int main(int argc, char** argv) {
   }
   if (++next == argc) stop_with_usage("no program");
 
+  if (check && dry_run)
+    stop(
+        "--check needs the memory that each operation uses, which a dry run does not know. Give "
+        "one of them");
   check_torch_beside();
   set_variable("LD_PRELOAD", preloads());
   // Triton links its own code to the driver, and looks for it where the linker would.
   set_variable("TRITON_LIBCUDA_PATH", library_folder());
   set_variable("SIMULATE_GPUS", std::to_string(*count));
-  set_variable("SIMULATE_GPUS_MEMORY", std::to_string(memory));
+  const auto& profile = gpu ? *gpu : simulated_cuda::k_plain_gpu;
+  set_variable("SIMULATE_GPUS_MEMORY", std::to_string(memory.value_or(profile.mebibytes << 20)));
+  set_variable("SIMULATE_GPUS_GPU", std::string(profile.option));
   set_or_unset("SIMULATE_GPUS_SUMMARY", summary);
   set_or_unset("SIMULATE_GPUS_TRACE", trace);
+  set_variable("SIMULATE_GPUS_TRACE_FILE", trace_file.empty() ? "" : trace_of_program(trace_file));
+  set_or_unset("SIMULATE_GPUS_CHECK", check);
+  set_variable("SIMULATE_GPUS_IGNORE", ignored);
   set_or_unset("SIMULATE_GPUS_DRY_RUN", dry_run);
   execvp(argv[next], argv + next);
   stop("cannot run \"" + std::string(argv[next]) + "\": " + std::strerror(errno));

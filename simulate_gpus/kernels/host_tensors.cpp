@@ -76,6 +76,20 @@ at::Tensor host_view(const at::Tensor& tensor) {
   return host_view_of_strided(tensor);
 }
 
+void for_each_part(const at::Tensor& tensor, const std::function<void(const at::Tensor&)>& visit) {
+  if (tensor.is_sparse()) {
+    visit(tensor._indices());
+    visit(tensor._values());
+  } else if (at::sparse_csr::is_sparse_compressed(tensor)) {
+    const auto [compressed_indices, plain_indices] = indices_of(tensor);
+    visit(compressed_indices);
+    visit(plain_indices);
+    visit(tensor.values());
+  } else {
+    visit(tensor.is_nested() ? buffer_of(tensor) : tensor);
+  }
+}
+
 at::Tensor copied(const at::Tensor& view) {
   if (!view.defined()) return view;
   return view.is_nested() ? nested(buffer_of(view).clone(), view) : view.clone();

@@ -6,6 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,10 @@ using Writes = std::vector<std::pair<at::Tensor, at::Tensor>>;
 /// A CPU tensor over the memory of a CUDA tensor, with its sizes, strides and layout; of a sparse or
 /// nested one, over the memory of its parts. Any other tensor is itself.
 at::Tensor host_view(const at::Tensor& tensor);
+
+/// Calls visit(part) for each strided tensor of which a CUDA tensor consists: itself, or the indices and
+/// values of a sparse one, or the buffer of a nested one.
+void for_each_part(const at::Tensor& tensor, const std::function<void(const at::Tensor&)>& visit);
 
 /// The same values in memory of their own.
 at::Tensor copied(const at::Tensor& view);

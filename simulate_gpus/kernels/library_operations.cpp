@@ -2,7 +2,7 @@
 //
 // A dry run launches LibTorch's own kernels, which are counted and do nothing. Calls of cuBLAS,
 // cuSOLVER, cuFFT and cuDNN bypass the runtime, so these operations are replaced: each counts as
-// one kernel and returns zeros of the right shape.
+// one kernel and returns a tensor of the right shape.
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
@@ -15,9 +15,12 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
 
+#include "kernels/arguments.hpp"
 #include "kernels/inside_kernel.hpp"
+#include "kernels/library_shapes.hpp"
 #include "kernels/operation.hpp"
 #include "kernels/own_kernels.hpp"
 #include "runtime/interface.hpp"
@@ -33,12 +36,35 @@ void count_kernel(const std::string& name) {
   simulated_cuda_count_operation(stream, name.c_str());
 }
 
-// Zeros, so that a solver's "info" reports success.
+// What is small is zeros, so that a solver's "info" reports success.
 Tensor zeros(at::IntArrayRef sizes, const at::TensorOptions& options,
              at::OptionalIntArrayRef strides = std::nullopt) {
   Tensor made = strides ? at::empty_strided(sizes, *strides, options) : at::empty(sizes, options);
-  if (made.numel() > 0) std::memset(simulated_cuda_host_address(made.data_ptr()), 0, made.nbytes());
+  if (made.numel() > 0 && simulated_cuda_touches(made.nbytes()))
+    std::memset(simulated_cuda_host_address(made.data_ptr()), 0, made.nbytes());
   return made;
+}
+
+// "addbmm" of aten::addbmm_.
+std::string bare_name(const std::string& name) {
+  const std::string base = name.substr(std::string_view("aten::").size());
+  return base.ends_with('_') ? base.substr(0, base.size() - 1) : base;
+}
+
+// Results as meta tensors, where the operation has no meta kernel; outputs that are arguments get
+// their sizes. False if it is not known.
+bool add_shapes(const c10::FunctionSchema& schema, const torch::jit::Stack& arguments,
+                torch::jit::Stack* results) {
+  const auto shapes = shapes_without_meta_kernel(bare_name(schema.name()), arguments);
+  for (std::size_t r = 0; r < shapes.size(); ++r) {
+    if (const auto argument = returned_argument(schema, schema.returns()[r])) {
+      results->push_back(arguments[*argument]);
+      results->back().toTensor().resize_(shapes[r].sizes());
+    } else {
+      results->emplace_back(shapes[r]);
+    }
+  }
+  return !shapes.empty();
 }
 
 // The operation's outputs, with shapes from its meta kernel.
@@ -62,10 +88,13 @@ void count_with_meta(const c10::OperatorHandle& operation, c10::DispatchKeySet,
   const torch::jit::Stack kept = metas;
   try {
     operation.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &metas);
-  } catch (const c10::NotImplementedError&) {  // no meta kernel: use the CPU's
-    stack->insert(stack->end(), arguments.begin(), arguments.end());
-    compute(operation, c10::DispatchKey::CPU, stack);
-    return;
+  } catch (const c10::NotImplementedError&) {  // no meta kernel
+    metas.clear();
+    if (!add_shapes(schema, kept, &metas)) {  // use the CPU's
+      stack->insert(stack->end(), arguments.begin(), arguments.end());
+      compute(operation, c10::DispatchKey::CPU, stack);
+      return;
+    }
   }
   count_kernel(operation.schema().name());
   for (std::size_t r = 0; r < metas.size(); ++r) {
@@ -138,7 +167,7 @@ bool is_given_to_a_library(const std::string& name) {
                                          "ormqr",
                                          "triangular_solve",
                                          "vdot"};
-  const std::string base = name.ends_with('_') ? name.substr(0, name.size() - 1) : name;
+  const std::string base = bare_name(name);
   return base.starts_with("linalg_") || base.starts_with("_linalg_") || base.starts_with("_fft_") ||
          std::ranges::count(k_names, base) > 0;
 }
@@ -150,7 +179,7 @@ void add_library_operations(torch::Library& library) {
   for (const c10::OperatorName& name :
        dispatcher.getRegistrationsForDispatchKey(c10::DispatchKey::CUDA)) {
     const auto operation = dispatcher.findOp(name);
-    if (!name.name.starts_with("aten::") || !is_given_to_a_library(name.name.substr(6)) ||
+    if (!name.name.starts_with("aten::") || !is_given_to_a_library(name.name) ||
         !operation->hasComputedKernelForDispatchKey(c10::DispatchKey::Meta)) {
       continue;
     }

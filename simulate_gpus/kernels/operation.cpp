@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/accesses.hpp"
 #include "kernels/arguments.hpp"
 #include "kernels/deterministic.hpp"
 #include "kernels/host_call.hpp"
@@ -165,6 +166,11 @@ void compute(const c10::OperatorHandle& operation, c10::DispatchKey host_key,
     results = device_results(schema, arguments, call, host_results, device, writes);
   }
   simulated_cuda_count_operation(stream, schema.name().c_str());
+  if (simulated_cuda_is_checked()) {
+    check_accesses(stream, schema, arguments, results);
+    if (!captured && synchronizes(operation, host_key, arguments))
+      simulated_cuda_check_host_wait(stream);
+  }
   if (captured) {
     HostCall direct = make_call(operation, host_key, arguments, /*apart=*/false);
     direct.generators = std::move(call.generators);

@@ -26,6 +26,9 @@ void add_attention(torch::Library& library, torch::Library& nested);
 /// The parts of a batch normalization over several GPUs.
 void add_batch_norm(torch::Library& library);
 
+/// Not kernels: what follows the program's memory and operations, where that is wanted.
+void add_observers();
+
 /// For a dry run: operations of NVIDIA's libraries, which count as one kernel each.
 void add_library_operations(torch::Library& library);
 

@@ -17,6 +17,7 @@
 
 #include "kernels/operation.hpp"
 #include "kernels/own_kernels.hpp"
+#include "kernels/places.hpp"
 #include "runtime/interface.hpp"
 
 // Of <torch/csrc/jit/tensorexpr/kernel.h>, which takes seconds to compile.
@@ -150,6 +151,7 @@ void simulated_cuda_replace_kernels() {
   // TorchScript's fusers, which launch kernels that they compile.
   torch::jit::overrideCanFuseOnGPU(false);
   torch::jit::tensorexpr::setFallbackAllowed(true);
+  if (simulated_cuda_is_checked()) simulated_cuda_set_places(&here);
   torch::Library& library = library_of(c10::DispatchKey::CUDA);
   if (simulated_cuda_is_dry_run()) {
     add_library_operations(library);
@@ -162,6 +164,7 @@ void simulated_cuda_replace_kernels() {
     replace<c10::DispatchKey::NestedTensorCUDA, c10::DispatchKey::NestedTensorCPU>(nested);
     add_attention(library, nested);
   }
+  add_observers();
   replace<c10::DispatchKey::SparseCUDA, c10::DispatchKey::SparseCPU>(
       library_of(c10::DispatchKey::SparseCUDA));
   replace<c10::DispatchKey::SparseCsrCUDA, c10::DispatchKey::SparseCsrCPU>(

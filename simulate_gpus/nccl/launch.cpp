@@ -81,15 +81,18 @@ void submit_together(const std::vector<Operation>& operations, cudaStream_t stre
 // other: in parts that all ranks make alike.
 void submit_group(const std::vector<Operation>& operations, cudaStream_t stream) {
   constexpr std::uint64_t k_together = SharedFile::k_parts / 2;
-  const OnDevice current(operations.front().self->device);
   std::map<std::uint64_t, std::vector<Operation>> parts;
   for (const Operation& operation : operations) {
-    simulated_cuda_count_collective(stream, name_of(operation.call.kind), operation.call.bytes(),
-                                    text_of(operation.call).c_str());
     auto& part = parts[operation.number / k_together].emplace_back(operation);
     part.is_alone = operations.size() == 1;
   }
   for (const auto& [place, part] : parts) submit_together(part, stream);
+  if (!simulated_cuda_is_checked()) return;
+  for (const Operation& operation : operations) {
+    const auto ranges = operation.ranges();
+    simulated_cuda_check_operation(stream, name_of(operation.call.kind), ranges.data(),
+                                   ranges.size());
+  }
 }
 
 }  // namespace
@@ -116,6 +119,10 @@ void launch(std::vector<Operation> group) {
     std::vector<Operation> of_stream;
     std::ranges::copy_if(group, std::back_inserter(of_stream),
                          [&](const Operation& operation) { return stream_of(operation) == place; });
+    const OnDevice current(place.first);
+    for (const Operation& operation : of_stream)
+      simulated_cuda_count_collective(place.second, name_of(operation.call.kind),
+                                      operation.call.bytes(), text_of(operation.call).c_str());
     if (simulated_cuda_is_capturing(place.second)) {
       const std::function<void(cudaStream_t)> at_launch = [of_stream](cudaStream_t launched) {
         auto numbered = of_stream;

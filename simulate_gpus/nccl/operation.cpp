@@ -47,10 +47,26 @@ std::uint32_t Operation::takers() const {
 }
 
 std::uint64_t Operation::given_bytes() const {
-  if (!gives(self->rank) || simulated_cuda_is_dry_run()) return 0;
+  if (!gives(self->rank) || !simulated_cuda_touches(call.bytes())) return 0;
   const bool one_for_each = call.kind == Kind::scatter || call.kind == Kind::reduce_scatter ||
                             call.kind == Kind::all_to_all;
   return call.bytes() * (one_for_each ? static_cast<std::uint64_t>(self->size) : 1);
+}
+
+std::vector<simulated_cuda_range> Operation::ranges() const {
+  std::vector<simulated_cuda_range> used;
+  const auto add = [&](const void* address, std::uint64_t bytes, bool writes) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(address);
+    if (bytes > 0) used.push_back({begin, begin + bytes, writes});
+  };
+  if (call.kind != Kind::receive) add(from, given_bytes(), false);
+  if (call.kind == Kind::send) return used;
+  const bool one_of_each =
+      call.kind == Kind::all_gather || call.kind == Kind::gather || call.kind == Kind::all_to_all;
+  const bool takes = !call.is_collective() || takes_from(call.root);
+  if (takes)
+    add(to, call.bytes() * (one_of_each ? static_cast<std::uint64_t>(self->size) : 1), true);
+  return used;
 }
 
 Part& Operation::own_part() const {
@@ -149,7 +165,7 @@ bool Operation::try_take_message() const {
 
 void Operation::compute() const {
   const std::uint64_t bytes = call.bytes();
-  if (bytes == 0 || simulated_cuda_is_dry_run()) return;
+  if (bytes == 0 || !simulated_cuda_touches(bytes)) return;
   auto* const result = static_cast<std::byte*>(simulated_cuda_host_address(to));
   // What is for this rank, where a rank gives something else to each.
   const std::uint64_t own = static_cast<std::uint64_t>(self->rank) * bytes;

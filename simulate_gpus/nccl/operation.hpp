@@ -7,8 +7,10 @@
 #include <driver_types.h>
 
 #include <memory>
+#include <vector>
 
 #include "nccl/rank.hpp"
+#include "runtime/interface.hpp"
 
 namespace simulated_nccl {
 
@@ -32,6 +34,9 @@ struct Operation {
   /// Computes what this rank gets. False if not all parts are there; then the other ranks know that
   /// this one waits. std::runtime_error if the ranks' calls differ, which ends the communicator.
   [[nodiscard]] bool try_take() const;
+
+  /// The memory of this rank that it uses.
+  [[nodiscard]] std::vector<simulated_cuda_range> ranges() const;
 
   /// Whether the sender of such a message waits for its receipt: of one that NCCL's buffers do not
   /// hold (NCCL_BUFFSIZE bytes).

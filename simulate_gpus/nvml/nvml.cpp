@@ -17,11 +17,8 @@
 #include <string>
 
 #include "runtime/interface.hpp"
-#include "runtime/settings.hpp"
 
 namespace {
-
-using simulated_cuda::k_reserved_bytes;
 
 // A handle is an address in this array, which is never read.
 char cards[16];
@@ -114,7 +111,7 @@ nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char* id, nvmlDevice_t* hand
 }
 
 nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t, char* name, unsigned size) {
-  return write_text("Simulated GPU", name, size);
+  return write_text(simulated_cuda_gpu_name(), name, size);
 }
 
 nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t handle, char* uuid, unsigned size) {
@@ -134,7 +131,7 @@ nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t handle, nvmlPciInfo_t* info) {
 nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t handle, nvmlMemory_v2_t* memory) {
   const int device = simulated_cuda_device_of_card(card_of(handle));
   memory->total = simulated_cuda_memory_bytes();
-  memory->reserved = k_reserved_bytes;
+  memory->reserved = simulated_cuda_reserved_bytes();
   memory->free = device < 0 ? memory->total - memory->reserved : simulated_cuda_free_bytes(device);
   memory->used = memory->total - memory->reserved - memory->free;
   return NVML_SUCCESS;

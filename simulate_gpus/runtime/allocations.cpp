@@ -6,8 +6,17 @@
 #include "errors.hpp"
 #include "settings.hpp"
 #include "streams.hpp"
+#include "trace.hpp"
 
 using namespace simulated_cuda;
+
+namespace {
+
+void trace_allocated(int device) {
+  if (is_traced()) trace_memory(device, "allocated by cudaMalloc", allocated_bytes(device));
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -17,7 +26,9 @@ cudaError_t cudaMalloc(void** address, std::size_t bytes) {
   *address = nullptr;
   if (bytes == 0) return cudaSuccess;
   *address = allocate(current_device(), bytes);
-  return *address ? cudaSuccess : fail(cudaErrorMemoryAllocation);
+  if (*address == nullptr) return fail(cudaErrorMemoryAllocation);
+  trace_allocated(current_device());
+  return cudaSuccess;
 }
 
 cudaError_t cudaFree(void* address) {
@@ -25,7 +36,10 @@ cudaError_t cudaFree(void* address) {
   make_context(current_device());
   if (address == nullptr) return cudaSuccess;
   finish_all();  // cudaFree waits for the device
-  return release(address) ? cudaSuccess : fail(cudaErrorInvalidValue);
+  const auto pointer = device_pointer(address);
+  if (!release(address)) return fail(cudaErrorInvalidValue);
+  trace_allocated(pointer->device);
+  return cudaSuccess;
 }
 
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {

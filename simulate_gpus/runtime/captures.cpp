@@ -102,12 +102,22 @@ void record(Capture& capture, const CUstream_st& stream, Work step, Work undo) {
   ++capture.steps[&stream].given;
 }
 
+void record_check(Capture& capture, std::function<void(CUstream_st& launched)> check) {
+  capture.graph->recording->checked.push_back(std::move(check));
+}
+
 void count(const CUstream_st& stream, const Work& add) {
   if (const auto capture = stream.capture.load()) {
     capture->graph->recording->counted.push_back(add);
   } else {
     add();
   }
+}
+
+void keep_for_launches(const CUstream_st& stream, const Traced& given) {
+  const auto capture = stream.capture.load();
+  capture->graph->recording->traced.push_back(
+      {stream.device, stream.number, &stream == capture->origin, given});
 }
 
 }  // namespace simulated_cuda

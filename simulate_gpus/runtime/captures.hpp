@@ -13,14 +13,17 @@
 #include <vector>
 
 #include "queue.hpp"
+#include "traced.hpp"
 
 namespace simulated_cuda {
 
 /// What each launch of a graph gives to its stream, in the order of the calls, and what it adds to
-/// the counts.
+/// the counts and the trace.
 struct Recording {
   std::vector<std::function<void(CUstream_st& launched)>> steps;
   std::vector<Work> counted;
+  std::vector<CapturedTrace> traced;
+  std::vector<std::function<void(CUstream_st& launched)>> checked;
   std::vector<std::shared_ptr<CUuserObject_st>> objects;  // that the graph keeps alive
 };
 
@@ -68,8 +71,14 @@ cudaError_t refuse_wait(const CUstream_st& stream);
 /// Adds a step of the stream to its capture. If it was already done, `undo` reverts it when the capture ends.
 void record(Capture& capture, const CUstream_st& stream, Work step, Work undo = {});
 
+/// Adds to its capture what --check does at each launch.
+void record_check(Capture& capture, std::function<void(CUstream_st& launched)> check);
+
 /// Counts something that the stream is given: now, or at each launch of what is captured.
 void count(const CUstream_st& stream, const Work& add);
+
+/// Traces something that the stream, which is captured, is given: at each launch.
+void keep_for_launches(const CUstream_st& stream, const Traced& given);
 
 }  // namespace simulated_cuda
 

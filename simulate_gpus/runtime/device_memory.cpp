@@ -12,9 +12,11 @@
 #include <map>
 #include <mutex>
 
+#include "check.hpp"
 #include "host_access.hpp"
 #include "interface.hpp"
 #include "settings.hpp"
+#include "watched_memory.hpp"
 
 namespace simulated_cuda {
 namespace {
@@ -64,7 +66,7 @@ bool map_arena(Arena& arena) {
   madvise(host, size, MADV_DONTFORK);
   madvise(seen, size, MADV_DONTFORK);
   madvise(host, size, MADV_DONTDUMP);
-  arena.free[0] = size - k_reserved_bytes;
+  arena.free[0] = size - settings().reserved_bytes;
   arena.host = static_cast<char*>(host);
   arena.seen = static_cast<char*>(seen);
   report_host_access();
@@ -77,7 +79,7 @@ std::uint64_t& bytes_of_others(int device) {
 }
 
 std::uint64_t free_bytes_locked(int device) {
-  const auto used = k_reserved_bytes + bytes_of_others(device) +
+  const auto used = settings().reserved_bytes + bytes_of_others(device) +
                     memory().arenas[static_cast<std::size_t>(device)].allocated_bytes;
   return settings().memory_bytes - std::min(used, settings().memory_bytes);
 }
@@ -152,6 +154,7 @@ bool release(void* address) {
   arena.used.erase(found);
   arena.allocated_bytes -= bytes;
   madvise(arena.host + offset, bytes, MADV_REMOVE);
+  check_freed(address, bytes);
   add_free(arena, offset, bytes);
   return true;
 }
@@ -191,7 +194,10 @@ using namespace simulated_cuda;
 
 void* simulated_cuda_host_address(const void* address) {
   const auto pointer = device_pointer(address);
-  if (!pointer) return const_cast<void*>(address);
+  if (!pointer) {
+    void* const unwatched = is_checked() ? unwatched_address(address) : nullptr;
+    return unwatched ? unwatched : const_cast<void*>(address);
+  }
   return memory().arenas[static_cast<std::size_t>(pointer->device)].host + pointer->offset;
 }
 

@@ -3,36 +3,40 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
 #include <cstring>
 
 #include "settings.hpp"
 
 namespace simulated_cuda {
 
-// The properties of a Hopper GPU. Only the name shows that it is simulated.
+// Those of a real card. Only the name shows that it is simulated.
 cudaDeviceProp properties_of(int card) {
+  const GpuProfile& gpu = settings().gpu;
+  const MultiprocessorLimits limits = limits_of(gpu);
   cudaDeviceProp properties{};
-  std::strcpy(properties.name, "Simulated GPU");
+  std::strcpy(properties.name, gpu.name);
   const auto uuid = card_uuid(card);
   std::memcpy(properties.uuid.bytes, uuid.data(), uuid.size());
   properties.totalGlobalMem = settings().memory_bytes;
-  properties.major = 9;
-  properties.minor = 0;
-  properties.multiProcessorCount = 132;
+  properties.major = gpu.major;
+  properties.minor = gpu.minor;
+  properties.multiProcessorCount = gpu.multiprocessors;
   properties.warpSize = 32;
   properties.maxThreadsPerBlock = 1024;
-  properties.maxThreadsPerMultiProcessor = 2048;
-  properties.maxBlocksPerMultiProcessor = 32;
+  properties.maxThreadsPerMultiProcessor = limits.threads;
+  properties.maxBlocksPerMultiProcessor = limits.blocks;
   properties.maxThreadsDim[0] = properties.maxThreadsDim[1] = 1024;
   properties.maxThreadsDim[2] = 64;
   properties.maxGridSize[0] = 2147483647;
   properties.maxGridSize[1] = properties.maxGridSize[2] = 65535;
   properties.sharedMemPerBlock = 48 << 10;
-  properties.sharedMemPerBlockOptin = 227 << 10;
-  properties.sharedMemPerMultiprocessor = 228 << 10;
+  const auto kibibytes = [](int count) { return static_cast<std::size_t>(count) << 10; };
+  properties.sharedMemPerBlockOptin = kibibytes(limits.shared_kibibytes_of_block);
+  properties.sharedMemPerMultiprocessor = kibibytes(limits.shared_kibibytes);
   properties.regsPerBlock = properties.regsPerMultiprocessor = 65536;
   properties.totalConstMem = 64 << 10;
-  properties.l2CacheSize = 50 << 20;
+  properties.l2CacheSize = gpu.l2_mebibytes << 20;
   properties.textureAlignment = 512;
   properties.unifiedAddressing = 1;
   properties.concurrentKernels = 1;
@@ -48,6 +52,8 @@ int attribute_of(const cudaDeviceProp& properties, cudaDeviceAttr attribute) {
       return properties.maxThreadsPerBlock;
     case cudaDevAttrMaxThreadsPerMultiProcessor:
       return properties.maxThreadsPerMultiProcessor;
+    case cudaDevAttrMaxBlocksPerMultiprocessor:
+      return properties.maxBlocksPerMultiProcessor;
     case cudaDevAttrMultiProcessorCount:
       return properties.multiProcessorCount;
     case cudaDevAttrComputeCapabilityMajor:

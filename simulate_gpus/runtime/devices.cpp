@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "current_operation.hpp"
 #include "device_properties.hpp"
 #include "errors.hpp"
 #include "interface.hpp"
@@ -66,6 +67,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
 
 cudaError_t cudaGetDevice(int* device) {
   SIMULATED_CUDA_ENTER();
+  meet_allocator();
   *device = current;
   return cudaSuccess;
 }

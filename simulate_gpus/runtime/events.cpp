@@ -5,6 +5,7 @@
 
 #include <mutex>
 
+#include "check.hpp"
 #include "counts.hpp"
 #include "devices.hpp"
 #include "errors.hpp"
@@ -47,13 +48,18 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
   const CapturedMoment captured = captured_moment(stream);
   // A recorded event is not ready before something waits for it, even if the stream had no work.
   if (!captured.capture) submit(stream, [] {});
-  if (is_traced()) trace(stream, "event");
+  std::shared_ptr<Mark> mark;
+  if (is_traced()) {
+    mark.reset(new Mark{stream.name()});
+    trace(stream, {.category = "event", .name = "event", .mark = mark});
+  }
   const std::scoped_lock lock(mutex);
   *event = {.is_recorded = true,
             .moment = captured.capture ? Moment{} : Moment{stream.queue, stream.queue->end()},
             .captured = captured,
             .time = std::chrono::steady_clock::now(),
-            .stream = is_traced() ? stream.name() : std::string()};
+            .mark = mark,
+            .clock = clock_of(stream)};
   return cudaSuccess;
 }
 
@@ -67,7 +73,10 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   SIMULATED_CUDA_ENTER();
   const CUevent_st recorded = copy_of(event);
   if (recorded.captured.capture) return fail(cudaErrorCapturedEvent);
-  if (recorded.moment.is_finished()) return take_failure();
+  if (recorded.moment.is_finished()) {
+    check_host_looks(recorded.clock);
+    return take_failure();
+  }
   // What a thread only looks at, as c10d's does that looks for hung work, is done in the end too.
   constexpr std::chrono::seconds k_old(2);
   if (gives_work() || std::chrono::steady_clock::now() - recorded.time > k_old)
@@ -77,11 +86,12 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   SIMULATED_CUDA_ENTER();
-  ++counts().event_synchronizations;
   const CUevent_st recorded = copy_of(event);
   if (recorded.captured.capture) return fail(cudaErrorCapturedEvent);
-  if (is_traced() && recorded.is_recorded) trace_host_wait("an event of " + recorded.stream);
+  ++counts().event_synchronizations;
+  if (is_traced()) trace_host_wait("event synchronization", recorded.mark);
   recorded.moment.finish();
+  check_host_waits(recorded.clock);
   return take_failure();
 }
 
@@ -101,11 +111,15 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
   const CUevent_st recorded = copy_of(event);
   if (recorded.captured.capture) {
     if (const cudaError_t refused = join(stream, recorded.captured)) return refused;
-  } else if (!is_captured(stream) && !recorded.moment.is_finished()) {
-    submit(stream, [moment = recorded.moment] { moment.finish(); });
+  } else if (!is_captured(stream)) {
+    check_stream_waits(stream, recorded.clock);
+    if (!recorded.moment.is_finished())
+      submit(stream, [moment = recorded.moment] { moment.finish(); });
   }
-  if (is_traced() && recorded.is_recorded) {
-    trace(stream, "waits for an event of " + recorded.stream);
+  if (is_traced() && recorded.mark) {
+    trace(stream, {.category = "wait",
+                   .name = "waits for an event of " + recorded.mark->stream,
+                   .mark = recorded.mark});
   }
   make_context(stream.device);
   return cudaSuccess;

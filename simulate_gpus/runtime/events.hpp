@@ -2,9 +2,10 @@
 #pragma once
 
 #include <chrono>
-#include <string>
+#include <memory>
 
-#include "streams.hpp"
+#include "clock.hpp"
+#include "trace.hpp"
 
 /// A moment in a stream, or in a capture.
 struct CUevent_st {
@@ -12,5 +13,6 @@ struct CUevent_st {
   simulated_cuda::Moment moment;
   simulated_cuda::CapturedMoment captured;
   std::chrono::steady_clock::time_point time;
-  std::string stream;  // its name, for the trace
+  std::shared_ptr<simulated_cuda::Mark> mark;  // if it was traced
+  simulated_cuda::Clock clock;
 };

@@ -69,8 +69,9 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   SIMULATED_CUDA_ENTER();
   ++counts().graph_launches;
   for (const auto& add : exec->recording->counted) add();
-  if (is_traced()) trace(stream_of(stream), "graph launch");
+  if (is_traced()) trace_launch(stream_of(stream), exec->recording->traced);
   for (const auto& step : exec->recording->steps) step(stream_of(stream));
+  for (const auto& check : exec->recording->checked) check(stream_of(stream));
   return cudaSuccess;
 }
 

@@ -5,9 +5,10 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
-#include <mutex>
 
+#include "check.hpp"
 #include "device_memory.hpp"
 
 namespace simulated_cuda {
@@ -16,9 +17,10 @@ namespace {
 struct sigaction previous;
 
 void on_fault(int signal, siginfo_t* info, void* context) {
+  constexpr greg_t k_write = 2;  // bit of the page fault's error code
+  const bool wrote = static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & k_write;
+  if (check_host_access(info->si_addr, wrote)) return;
   if (const auto pointer = device_pointer(info->si_addr)) {
-    constexpr greg_t k_write = 2;  // bit of the page fault's error code
-    const bool wrote = static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & k_write;
     char line[200];
     const int size = std::snprintf(
         line, sizeof line,
@@ -28,20 +30,24 @@ void on_fault(int signal, siginfo_t* info, void* context) {
     static_cast<void>(!write(STDERR_FILENO, line, static_cast<std::size_t>(size)));
     ::signal(signal, SIG_DFL);  // the same instruction now ends the program
   } else {
-    sigaction(signal, &previous, nullptr);
+    // Once: that handler may pass it on to this one.
+    static std::atomic<bool> was_passed_on = false;
+    was_passed_on.exchange(true) ? static_cast<void>(::signal(signal, SIG_DFL))
+                                 : static_cast<void>(sigaction(signal, &previous, nullptr));
   }
 }
 
 }  // namespace
 
 void report_host_access() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    struct sigaction ours {};
-    ours.sa_sigaction = on_fault;
-    ours.sa_flags = SA_SIGINFO | SA_ONSTACK;
-    sigaction(SIGSEGV, &ours, &previous);
-  });
+  struct sigaction installed {};
+  sigaction(SIGSEGV, nullptr, &installed);
+  if ((installed.sa_flags & SA_SIGINFO) != 0 && installed.sa_sigaction == on_fault) return;
+  struct sigaction ours {};
+  ours.sa_sigaction = on_fault;
+  ours.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  previous = installed;
+  sigaction(SIGSEGV, &ours, nullptr);
 }
 
 }  // namespace simulated_cuda

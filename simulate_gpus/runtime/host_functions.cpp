@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "check.hpp"
 #include "errors.hpp"
 #include "streams.hpp"
 
@@ -16,7 +17,10 @@ using namespace simulated_cuda;
 namespace {
 
 cudaError_t call_in(CUstream_st& stream, Work call) {
-  submit(stream, std::move(call));
+  submit(stream, [call = std::move(call), clock = clock_of(stream)] {
+    check_host_waits(clock);
+    call();
+  });
   try {  // the queue outlives the stream
     std::thread([moment = Moment{stream.queue, stream.queue->end()}] { moment.finish(); }).detach();
     return cudaSuccess;

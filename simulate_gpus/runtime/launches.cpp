@@ -136,7 +136,8 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
   *attributes = {};
   attributes->maxThreadsPerBlock = 1024;
   attributes->numRegs = 32;
-  attributes->binaryVersion = attributes->ptxVersion = 90;
+  attributes->binaryVersion = attributes->ptxVersion =
+      settings().gpu.major * 10 + settings().gpu.minor;
   return cudaSuccess;
 }
 

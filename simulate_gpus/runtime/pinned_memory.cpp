@@ -8,11 +8,13 @@
 #include <map>
 #include <mutex>
 
+#include "check.hpp"
 #include "counts.hpp"
 #include "device_memory.hpp"
 #include "devices.hpp"
 #include "errors.hpp"
 #include "streams.hpp"
+#include "watched_memory.hpp"
 
 namespace simulated_cuda {
 namespace {
@@ -58,8 +60,9 @@ cudaError_t cudaHostAlloc(void** address, std::size_t bytes, unsigned) {
   SIMULATED_CUDA_ENTER();
   make_context(current_device());
   constexpr std::size_t k_page = 4096;
-  *address =
-      bytes == 0 ? nullptr : std::aligned_alloc(k_page, (bytes + k_page - 1) / k_page * k_page);
+  *address = bytes == 0     ? nullptr
+             : is_checked() ? allocate_watched(bytes)
+                            : std::aligned_alloc(k_page, (bytes + k_page - 1) / k_page * k_page);
   if (bytes == 0) return cudaSuccess;
   if (*address == nullptr) return fail(cudaErrorMemoryAllocation);
   ++counts().pinned_allocations;
@@ -76,7 +79,7 @@ cudaError_t cudaFreeHost(void* address) {
   if (address == nullptr) return cudaSuccess;
   finish_all();
   if (!remove(address)) return fail(cudaErrorInvalidValue);
-  std::free(address);
+  if (!release_watched(address)) std::free(address);
   return cudaSuccess;
 }
 

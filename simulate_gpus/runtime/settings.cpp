@@ -2,11 +2,13 @@
 #include "settings.hpp"
 
 #include <cuda_runtime_api.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <sstream>
 #include <string_view>
 
@@ -61,13 +63,32 @@ std::vector<int> visible_cards(int num_cards) {
   return visible;
 }
 
+// The file of this process.
+std::string file_of_process(std::string_view text) {
+  const auto colon = text.find(':');
+  if (colon == text.npos) return "";
+  std::filesystem::path file = text.substr(colon + 1);
+  if (number(text.substr(0, colon), pid_t{0}) == getpid()) return file;
+  const std::string extension = file.extension();
+  return file.replace_extension(std::to_string(getpid()) + extension);
+}
+
 Settings read() {
   Settings settings;
   settings.num_cards = std::clamp(number(variable("SIMULATE_GPUS"), 0), 0, k_most_gpus);
   settings.memory_bytes = number(variable("SIMULATE_GPUS_MEMORY"), std::uint64_t{8} << 30);
+  if (const auto* const gpu = find_gpu_profile(variable("SIMULATE_GPUS_GPU"))) {
+    settings.gpu = *gpu;
+    settings.reserved_bytes = k_reserved_bytes_of_real_gpu;
+  }
   settings.summary = !variable("SIMULATE_GPUS_SUMMARY").empty();
   settings.dry_run = !variable("SIMULATE_GPUS_DRY_RUN").empty();
   settings.trace = !variable("SIMULATE_GPUS_TRACE").empty();
+  settings.trace_file = file_of_process(variable("SIMULATE_GPUS_TRACE_FILE"));
+  settings.check = !variable("SIMULATE_GPUS_CHECK").empty();
+  std::istringstream ignored{std::string(variable("SIMULATE_GPUS_IGNORE"))};
+  for (std::string name; std::getline(ignored, name, ',');)
+    settings.ignored_operations.push_back(name);
   settings.driver_version = number(variable("SIMULATE_GPUS_DRIVER_VERSION"), CUDART_VERSION);
   std::istringstream others{std::string(variable("SIMULATE_GPUS_MEMORY_OF_OTHERS"))};
   for (std::string bytes; std::getline(others, bytes, ',');)
@@ -81,6 +102,10 @@ Settings read() {
 const Settings& settings() {
   static const auto* const settings = new Settings(read());  // never destroyed: used at exit
   return *settings;
+}
+
+bool touches(std::uint64_t bytes) {
+  return !settings().dry_run || bytes <= k_most_bytes_in_dry_run;
 }
 
 std::array<unsigned char, 16> card_uuid(int card) {
@@ -106,9 +131,12 @@ std::string card_uuid_text(int card) {
 using namespace simulated_cuda;
 
 int simulated_cuda_num_cards() { return settings().num_cards; }
+const char* simulated_cuda_gpu_name() { return settings().gpu.name; }
 std::uint64_t simulated_cuda_memory_bytes() { return settings().memory_bytes; }
+std::uint64_t simulated_cuda_reserved_bytes() { return settings().reserved_bytes; }
 int simulated_cuda_driver_version() { return settings().driver_version; }
 bool simulated_cuda_is_dry_run() { return settings().dry_run; }
+bool simulated_cuda_touches(std::uint64_t bytes) { return touches(bytes); }
 
 int simulated_cuda_device_of_card(int card) {
   const auto& visible = settings().visible;

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "gpu_profiles.hpp"
+
 namespace simulated_cuda {
 
 inline constexpr int k_most_gpus = 16;
@@ -15,13 +17,28 @@ inline constexpr int k_most_gpus = 16;
 /// What a driver keeps for itself: it counts as memory of the GPU and cannot be allocated.
 inline constexpr std::uint64_t k_reserved_bytes = std::uint64_t{16} << 20;
 
+/// The same of a real card, with a context: about, since no two drivers keep the same.
+inline constexpr std::uint64_t k_reserved_bytes_of_real_gpu = std::uint64_t{1} << 30;
+
+/// A dry run leaves device memory alone, but for copies, memory sets and collectives of at most that
+/// many bytes: they carry sizes, indices and flags that LibTorch reads back.
+inline constexpr std::uint64_t k_most_bytes_in_dry_run = std::uint64_t{64} << 10;
+
 struct Settings {
   int num_cards = 0;               ///< SIMULATE_GPUS
   std::uint64_t memory_bytes = 0;  ///< SIMULATE_GPUS_MEMORY, of each card
-  bool summary = false;            ///< SIMULATE_GPUS_SUMMARY
-  bool dry_run = false;            ///< SIMULATE_GPUS_DRY_RUN
-  bool trace = false;              ///< SIMULATE_GPUS_TRACE
-  int driver_version = 0;          ///< SIMULATE_GPUS_DRIVER_VERSION: 12040 is one for CUDA 12.4
+  GpuProfile gpu = k_plain_gpu;    ///< SIMULATE_GPUS_GPU, as in --gpu
+  std::uint64_t reserved_bytes = k_reserved_bytes;
+  bool summary = false;  ///< SIMULATE_GPUS_SUMMARY
+  bool dry_run = false;  ///< SIMULATE_GPUS_DRY_RUN
+  bool trace = false;    ///< SIMULATE_GPUS_TRACE
+  /// SIMULATE_GPUS_TRACE_FILE, as in "1234:/tmp/trace.json". The process of that number writes it;
+  /// others, here 5678, write /tmp/trace.5678.json.
+  std::string trace_file;
+  bool check = false;  ///< SIMULATE_GPUS_CHECK
+  /// SIMULATE_GPUS_IGNORE: the operations that --check does not report: "aten::add_,memory set"
+  std::vector<std::string> ignored_operations;
+  int driver_version = 0;  ///< SIMULATE_GPUS_DRIVER_VERSION: 12040 is one for CUDA 12.4
   /// SIMULATE_GPUS_MEMORY_OF_OTHERS: what other processes use of each card, in bytes: "1048576,0".
   std::vector<std::uint64_t> memory_of_others;
   std::vector<int> visible;  ///< the cards that CUDA_VISIBLE_DEVICES leaves, in its order
@@ -29,6 +46,9 @@ struct Settings {
 
 /// Read once, at the first call.
 const Settings& settings();
+
+/// Whether so many bytes of device memory are read or written: all, where kernels are computed.
+bool touches(std::uint64_t bytes);
 
 /// How the driver names a card; as text "GPU-...".
 std::array<unsigned char, 16> card_uuid(int card);

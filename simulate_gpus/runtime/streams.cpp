@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "check.hpp"
 #include "counts.hpp"
 #include "devices.hpp"
 #include "errors.hpp"
@@ -55,8 +56,9 @@ std::vector<std::shared_ptr<Queue>> queues_where(const auto& condition) {
   return found;
 }
 
-void wait_for(CUstream_st& stream, const std::shared_ptr<Queue>& other) {
-  const Moment moment{other, other->end()};
+void wait_for(CUstream_st& stream, CUstream_st& other) {
+  check_stream_waits(stream, clock_of(other));
+  const Moment moment{other.queue, other.queue->end()};
   if (!moment.is_finished()) stream.queue->submit([moment] { moment.finish(); });
 }
 
@@ -66,13 +68,11 @@ void order_with_default_stream(CUstream_st& stream) {
   if (!made_streams) return;
   CUstream_st& ours = default_stream(stream.device);
   if (stream.waits_for_default_stream) {
-    wait_for(stream, ours.queue);
+    wait_for(stream, ours);
   } else if (&stream == &ours) {
-    for (const auto& other : queues_where([&](const CUstream_st& candidate) {
-           return candidate.device == stream.device && candidate.waits_for_default_stream;
-         })) {
-      wait_for(stream, other);
-    }
+    for_each_stream([&](CUstream_st& other) {
+      if (other.device == stream.device && other.waits_for_default_stream) wait_for(stream, other);
+    });
   }
 }
 
@@ -116,8 +116,9 @@ void finish_device(int device) {
 }
 
 void finish_all() {
-  if (is_traced()) trace_host_wait("all devices");
+  if (is_traced()) trace_host_wait("free", std::nullopt);
   finish_device(current_device());
+  check_host_waits_for_device(current_device());
   for (const auto& queue : queues_where([](const CUstream_st&) { return true; }))
     static_cast<void>(queue->try_finish(queue->end()));
 }
@@ -164,14 +165,15 @@ cudaError_t simulated_cuda_begin_operation(cudaStream_t handle) {
 void simulated_cuda_count_operation(cudaStream_t handle, const char* name) {
   const CUstream_st& stream = stream_of(handle);
   count(stream, [] { ++counts().operations; });
-  if (is_traced()) trace(stream, name);
+  if (is_traced()) trace(stream, {"operation", name});
 }
 
 void simulated_cuda_count_collective(cudaStream_t handle, const char* name, std::uint64_t bytes,
                                      const char* text) {
   const CUstream_st& stream = stream_of(handle);
-  count_collective(name, bytes);
-  if (is_traced()) trace(stream, text);
+  count(stream, [name = std::string(name), bytes] { count_collective(name, bytes); });
+  if (is_traced())
+    trace(stream, {.category = "collective", .name = name, .bytes = bytes, .call = text});
 }
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
@@ -198,6 +200,7 @@ cudaError_t cudaStreamCreate(cudaStream_t* stream) {
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   SIMULATED_CUDA_ENTER();
   finish(*stream);
+  check_stream_ends(*stream);
   {
     const std::scoped_lock lock(streams().mutex);
     streams().made.erase(stream);
@@ -217,8 +220,9 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   CUstream_st& stream = stream_of(handle);
   if (const cudaError_t refused = refuse_wait(stream)) return refused;
   ++counts().stream_synchronizations;
-  if (is_traced()) trace_host_wait(stream.name());
+  if (is_traced()) trace_host_wait("stream synchronization", stream);
   finish(stream);
+  check_host_waits(clock_of(stream));
   return take_failure();
 }
 
@@ -230,6 +234,7 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
   if (const cudaError_t refused = refuse_wait(stream)) return refused;
   const bool is_ready = stream.queue->is_finished(stream.queue->end());
   order_with_default_stream(stream);
+  if (is_ready) check_host_looks(clock_of(stream));
   static_cast<void>(stream.queue->try_finish(stream.queue->end()));
   return is_ready ? take_failure() : fail(cudaErrorNotReady);
 }
@@ -239,8 +244,9 @@ cudaError_t cudaDeviceSynchronize() {
   if (is_capturing_on(current_device())) return fail(cudaErrorStreamCaptureUnsupported);
   make_context(current_device());
   ++counts().device_synchronizations;
-  if (is_traced()) trace_host_wait("cuda:" + std::to_string(current_device()));
+  if (is_traced()) trace_host_wait("device synchronization", current_device());
   finish_device(current_device());
+  check_host_waits_for_device(current_device());
   return take_failure();
 }
 }

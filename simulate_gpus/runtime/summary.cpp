@@ -12,12 +12,16 @@
 #include <utility>
 #include <vector>
 
+#include "check.hpp"
 #include "counts.hpp"
+#include "current_operation.hpp"
 #include "device_memory.hpp"
 #include "devices.hpp"
 #include "errors.hpp"
 #include "interface.hpp"
+#include "reports.hpp"
 #include "settings.hpp"
+#include "tensor_memory.hpp"
 
 namespace simulated_cuda {
 
@@ -89,6 +93,29 @@ bool used_a_gpu() {
   return false;
 }
 
+// As at::cuda::getChosenWorkspaceSize says.
+const char* cublas_mebibytes() { return settings().gpu.major == 9 ? "32" : "8.1"; }
+
+// Of each GPU: what tensors had at most, and what LibTorch took for them.
+void print_memory(std::FILE* out) {
+  std::fprintf(out, "\n  %-24s %12s %18s %18s  %s\n", "", "context", "peak of tensors",
+               "peak reserved", "the peak of tensors was in");
+  for (int device = 0; device < std::ssize(settings().visible); ++device) {
+    const TensorPeak peak = tensor_peak(device);
+    std::fprintf(out, "  %-24s %12s %18s %18s", ("cuda:" + std::to_string(device)).c_str(),
+                 has_context(device) ? "yes" : "no",
+                 knows_blocks() ? grouped(peak.bytes).c_str() : "unknown",
+                 grouped(peak_allocated_bytes(device)).c_str());
+    if (!peak.operation.empty()) std::fprintf(out, "  %s", peak.operation.c_str());
+    std::fputc('\n', out);
+  }
+  std::fprintf(out,
+               "\n  A real card keeps about 1 GiB for its driver and a context (so does --gpu), "
+               "and LibTorch %s "
+               "MiB for each stream that uses cuBLAS; cuDNN and NCCL are not counted.\n",
+               cublas_mebibytes());
+}
+
 void print_summary() {
   std::FILE* const out = stderr;
   std::fprintf(out, "\nsimulate_gpus: %s (process %d)\n\n", program_name().c_str(), getpid());
@@ -114,17 +141,18 @@ void print_summary() {
     std::fprintf(out, "  %-24s %12s %18s\n", name.c_str(), grouped(count.copies).c_str(),
                  grouped(count.bytes).c_str());
   }
-  std::fprintf(out, "\n  %-24s %12s %18s\n", "", "context", "peak memory");
-  for (int device = 0; device < std::ssize(settings().visible); ++device) {
-    std::fprintf(out, "  %-24s %12s %18s\n", ("cuda:" + std::to_string(device)).c_str(),
-                 has_context(device) ? "yes" : "no", grouped(peak_allocated_bytes(device)).c_str());
-  }
+  print_memory(out);
 }
 
-// Runs after LibTorch's destructors: libraries are finalized in reverse order.
+// Runs after LibTorch's destructors: libraries are finalized in reverse order. And after that of the trace, whose
+// source is listed below this one.
 struct AtExit {
   ~AtExit() {
-    if (settings().summary && used_a_gpu() && enter("") == cudaSuccess) print_summary();
+    if (!used_a_gpu() || enter("") != cudaSuccess) return;
+    if (settings().summary) print_summary();
+    if (!is_checked() || end_reports()) return;
+    std::fflush(nullptr);
+    _exit(3);
   }
 } at_exit;
 

@@ -182,7 +182,7 @@ class Launcher(unittest.TestCase):
     def test_helps(self):
         ran = run("--help")
         self.assertEqual((ran.returncode, ran.stderr), (0, ""))
-        for option in ("--memory", "--summary", "--trace", "--dry-run", "COUNT PROGRAM"):
+        for option in ("--memory", "--gpu", "--summary", "--trace", "--dry-run", "COUNT PROGRAM"):
             self.assertIn(option, ran.stdout)
 
     def test_is_the_program_and_ends_as_it_does(self):
@@ -360,6 +360,21 @@ class Program(unittest.TestCase):
             self.assertEqual(rows(ran.stderr)["AllReduce"], [2, 32])
             self.assertEqual(len(re.findall("stream .*ncclAllReduce of 4 float32, sum$", ran.stderr, re.MULTILINE)), 2,
                              ran.stderr)
+
+    def test_checks(self):
+        program = ("import torch; x, s = torch.ones(3, device='cuda'), torch.cuda.Stream(); s.wait_stream(torch.cuda.current_stream())\n"
+                   "with torch.cuda.stream(s): x.exp_()\n"
+                   "for _ in range(3): x.sum()")
+        race = re.compile(r"^simulate_gpus: race: aten::exp_ in cuda:0 stream \d+ at <string>:2 \(<module>\) and aten::sum in "
+                          r"cuda:0 stream 0 at <string>:3 \(<module>\) write and read the same memory of cuda:0", re.MULTILINE)
+        found = run("--check", "1", sys.executable, "-c", program)
+        self.assertEqual((found.returncode, len(race.findall(found.stderr))), (3, 1), found.stderr)
+        self.assertIn("--check found 1 bug\n", found.stderr)
+        ignored = run("--check", "--ignore", "aten::sum", "1", sys.executable, "-c", program)
+        self.assertEqual((ignored.returncode, ignored.stderr), (0, "simulate_gpus: --check found nothing (ignored: 3)\n"))
+        ordered = run("--check", "1", TRAIN, "1")
+        self.assertEqual((ordered.returncode, ordered.stderr), (0, "simulate_gpus: --check found nothing\n"))
+        self.assertEqual(run("--check", "--dry-run", "1", "true").returncode, 2)
 
     def test_runs_out_of_memory(self):
         ran = run("--memory", "18MiB", "1", TRAIN, "1")

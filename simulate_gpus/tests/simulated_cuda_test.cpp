@@ -898,4 +898,49 @@ TEST(Summary, CountsWhatIsDone) {
   cudaFreeHost(memory);
 }
 
+// What NVIDIA's libraries compute and has no shape function in C++. In a dry run nothing is computed.
+std::vector<Tensor> results_of_libraries(c10::Device device) {
+  const Tensor square = torch::eye(5, device).expand({3, 5, 5}).contiguous();
+  const Tensor a = torch::rand({3, 6, 4}, device), b = torch::rand({3, 4, 8}, device);
+  const Tensor small = torch::zeros({32, 64}, device).to(torch::kChar);
+  Tensor written = torch::rand({6, 8}, device), output = torch::empty({0}, device);
+  written.addbmm_(a, b);
+  at::addbmm_out(output, written, a, b);
+  const auto [values, vectors] = at::linalg_eig(square);
+  const auto [packed, scales] = at::geqrf(a);
+  return {written,
+          output,
+          at::addbmm(written, a, b),
+          at::dot(a[0][0], a[0][1]),
+          at::vdot(a[0][0], a[0][1]),
+          at::_int_mm(small, small.t()),
+#if TORCH_VERSION_MINOR < 15  // the newer ones have linalg_cholesky alone
+          at::cholesky(square),
+#endif
+          at::cholesky_inverse(square),
+          at::cholesky_solve(square.narrow(2, 0, 2), square),
+          values,
+          vectors,
+          at::linalg_eigvals(square),
+          packed,
+          scales,
+          at::linalg_householder_product(packed, scales),
+          at::ormqr(packed, scales, torch::rand({3, 6, 2}, device)),
+          at::linalg_solve_triangular(square, torch::rand({2, 1, 5, 7}, device), true),
+          at::linalg_solve_triangular(square, torch::rand({7, 5}, device), true, false),
+          at::fft_fft(a),
+          at::fft_fft(a, 9, 1),
+          at::fft_rfftn(a),
+          at::fft_irfft(at::fft_rfft(a)),
+          at::fft_irfft(at::fft_rfft(a), 5)};
+}
+
+TEST(Libraries, ResultsHaveTheCpusShapes) {
+  const auto found = results_of_libraries(k_gpu), expected = results_of_libraries(torch::kCPU);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(found[i].sizes(), expected[i].sizes()) << i;
+    EXPECT_EQ(found[i].dtype(), expected[i].dtype()) << i;
+  }
+}
+
 }  // namespace

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT
+//
+// Which memory an operation uses, for --check.
+#pragma once
+
+#include <driver_types.h>
+
+#include "kernels/arguments.hpp"
+
+namespace simulated_cuda {
+
+/// Tells the runtime what the operation, given to the stream, reads and writes on GPUs.
+void check_accesses(cudaStream_t stream, const c10::FunctionSchema& schema, const Values& arguments,
+                    const Values& results);
+
+}  // namespace simulated_cuda

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+//
+// Follows LibTorch for the runtime, where simulate_gpus was asked for it: the blocks that its caching
+// allocator gives and gets back, and the operation that each thread is in.
+#include <ATen/record_function.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+
+#include <memory>
+
+#include "kernels/own_kernels.hpp"
+#include "runtime/interface.hpp"
+
+namespace simulated_cuda {
+namespace {
+
+namespace allocator = c10::cuda::CUDACachingAllocator;
+using Entry = allocator::TraceEntry;
+
+// The allocator's lock is held.
+void note(const Entry& entry) {
+  const auto tell = [&](simulated_cuda_block what) {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr)  LibTorch has the address as a number
+    const auto* const address = reinterpret_cast<const void*>(entry.addr_);
+    simulated_cuda_note_block(entry.device_, address, entry.size_, what);
+  };
+  if (entry.action_ == Entry::ALLOC) tell(simulated_cuda_block_given);
+  if (entry.action_ == Entry::FREE_REQUESTED) tell(simulated_cuda_block_freed);
+  if (entry.action_ == Entry::FREE_COMPLETED) tell(simulated_cuda_block_released);
+}
+
+// CUDA's own asynchronous allocator, and those of a program, cannot be followed.
+bool attach() {
+  allocator::CUDAAllocator* const used = allocator::get();
+  if (used == nullptr || !used->initialized() || used->name() != "native") return false;
+  used->attachAllocatorTraceTracker(&note);
+  return true;
+}
+
+// What ends in another thread is not this thread's operation.
+std::unique_ptr<at::ObserverContext> enter(const at::RecordFunction& operation) {
+  if (!operation.isAsync()) simulated_cuda_enter_operation(operation.name());
+  return nullptr;
+}
+
+void leave(const at::RecordFunction& operation, at::ObserverContext*) {
+  if (!operation.isAsync()) simulated_cuda_leave_operation();
+}
+
+}  // namespace
+
+void add_observers() {
+  if (!simulated_cuda_is_followed()) return;
+  at::addGlobalCallback(at::RecordFunctionCallback(&enter, &leave)
+                            .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION,
+                                     at::RecordScope::USER_SCOPE}));
+  simulated_cuda_attach_to_allocator(&attach);
+}
+
+}  // namespace simulated_cuda

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT
+//
+// Where the program is: Python's innermost function outside of torch; in a program in C++, the innermost
+// function outside of LibTorch, with its line where the program has debug information.
+#pragma once
+
+#include <memory>
+
+#include "runtime/interface.hpp"
+
+namespace simulated_cuda {
+
+/// The place where this thread is, to be told later.
+std::shared_ptr<const simulated_cuda_place> here();
+
+}  // namespace simulated_cuda

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+#include "current_operation.hpp"
+
+#include <atomic>
+#include <iterator>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+#include "interface.hpp"
+
+namespace simulated_cuda {
+namespace {
+
+// Destructors of the program's static objects run operations too, when the thread's own are gone.
+thread_local bool is_over = false;
+
+// Copies: a scope of the program may end in another order than it began.
+struct Operations : std::vector<std::string> {
+  ~Operations() { is_over = true; }
+};
+thread_local Operations operations;
+
+std::atomic<bool (*)()> attach_to_allocator = nullptr;
+std::atomic<bool> is_attached = false;
+
+}  // namespace
+
+bool is_in_operation() { return !is_over && !operations.empty(); }
+
+std::string current_operation() {
+  if (!is_in_operation()) return "";
+  // What only allocates does so for the operation around it.
+  auto inner = operations.rbegin();
+  while (inner->starts_with("aten::empty") && std::next(inner) != operations.rend()) ++inner;
+  std::string_view outermost = operations.front();
+  constexpr std::string_view k_evaluates = "autograd::engine::evaluate_function: ";
+  if (outermost.starts_with(k_evaluates)) outermost.remove_prefix(k_evaluates.size());
+  if (*inner == operations.front() || *inner == outermost) return std::string(outermost);
+  return *inner + " in " + std::string(outermost);
+}
+
+void meet_allocator() {
+  if (attach_to_allocator.load(std::memory_order_relaxed) == nullptr || !is_in_operation()) return;
+  // The other threads wait, so that none allocates unseen.
+  static std::mutex mutex;
+  const std::scoped_lock lock(mutex);
+  if (const auto attach = attach_to_allocator.load(); attach != nullptr && attach()) {
+    attach_to_allocator = nullptr;
+    is_attached = true;
+  }
+}
+
+bool knows_blocks() { return is_attached; }
+
+}  // namespace simulated_cuda
+
+using namespace simulated_cuda;
+
+void simulated_cuda_enter_operation(const char* name) {
+  if (!is_over) operations.emplace_back(name);
+}
+
+void simulated_cuda_leave_operation() {
+  if (is_in_operation()) operations.pop_back();
+}
+
+void simulated_cuda_attach_to_allocator(bool (*attach)()) { attach_to_allocator = attach; }

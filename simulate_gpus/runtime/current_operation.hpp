@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+//
+// The operation of LibTorch that a thread is in, where the program is followed (kernels/observers.cpp
+// tells of each).
+#pragma once
+
+#include <string>
+
+namespace simulated_cuda {
+
+/// Whether this thread is in an operation.
+bool is_in_operation();
+
+/// The innermost operation of this thread that does more than allocate, and the outermost where that is another:
+/// "aten::_foreach_mul_ in Optimizer.step#AdamW.step". Empty outside of operations.
+std::string current_operation();
+
+/// By the first operation that asks for the current device, `attach` is called, again until it
+/// returns true. The thread then holds none of LibTorch's locks, and its CUDA is initialized.
+void meet_allocator();
+
+/// Whether it has returned true: from then on each block is known.
+bool knows_blocks();
+
+}  // namespace simulated_cuda

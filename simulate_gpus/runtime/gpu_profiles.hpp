@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+//
+// The cards that simulated GPUs can be like (simulate_gpus --gpu NAME).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace simulated_cuda {
+
+struct GpuProfile {
+  std::string_view option;  ///< as in --gpu
+  const char* name;         ///< as NVML and CUDA show it
+  std::uint64_t mebibytes;  ///< all memory, as nvidia-smi shows it
+  int major, minor;         ///< the compute capability
+  int multiprocessors;
+  int l2_mebibytes;
+};
+
+/// What a multiprocessor of a compute capability has room for.
+struct MultiprocessorLimits {
+  int threads, blocks;
+  int shared_kibibytes, shared_kibibytes_of_block;  ///< of one block that opts in
+};
+
+/// Without --gpu: "Simulated GPU", an H100 with 8 GiB.
+inline constexpr GpuProfile k_plain_gpu{"", "Simulated GPU", 8192, 9, 0, 132, 50};
+
+std::span<const GpuProfile> gpu_profiles();
+
+/// The one of that name; null if there is none.
+const GpuProfile* find_gpu_profile(std::string_view option);
+
+MultiprocessorLimits limits_of(const GpuProfile& profile);
+
+}  // namespace simulated_cuda

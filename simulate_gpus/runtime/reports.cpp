@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+#include "reports.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdio>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "settings.hpp"
+
+namespace simulated_cuda {
+namespace {
+
+using Place = std::shared_ptr<const simulated_cuda_place>;
+
+std::atomic<Place (*)()> find_place = nullptr;
+
+struct Reports {
+  std::mutex mutex;
+  std::set<std::string> told;
+  std::size_t num_ignored = 0;
+};
+
+Reports& reports() {
+  static auto* const reports =
+      new Reports;  // never destroyed: used until the very end of a process
+  return *reports;
+}
+
+std::string text_of(const CheckedOperation& operation) {
+  const std::string place = operation.place ? operation.place->text() : "";
+  return operation.name + " in " + operation.where + (place.empty() ? "" : " at " + place);
+}
+
+bool is_ignored(const CheckedOperation& operation) {
+  return std::ranges::count(settings().ignored_operations, operation.name) > 0;
+}
+
+}  // namespace
+
+std::shared_ptr<const CheckedOperation> operation_here(std::string name, std::string where) {
+  auto* const find = find_place.load();
+  return std::make_shared<const CheckedOperation>(
+      CheckedOperation{std::move(name), std::move(where), find ? find() : nullptr});
+}
+
+void report(const Bug& bug) {
+  const bool ignored = is_ignored(*bug.first) || is_ignored(*bug.second);
+  const std::string line =
+      bug.kind + (": " + text_of(*bug.first)) + " and " + text_of(*bug.second) + bug.text;
+  const std::scoped_lock lock(reports().mutex);
+  if (ignored) {
+    ++reports().num_ignored;
+  } else if (reports().told.insert(line).second) {
+    std::fprintf(stderr, "simulate_gpus: %s\n", line.c_str());
+  }
+}
+
+bool end_reports() {
+  const std::scoped_lock lock(reports().mutex);
+  const std::size_t count = reports().told.size();
+  std::string line = count == 0   ? "nothing"
+                     : count == 1 ? "1 bug"
+                                  : std::to_string(count) + " bugs";
+  if (reports().num_ignored > 0)
+    line += " (ignored: " + std::to_string(reports().num_ignored) + ")";
+  std::fprintf(stderr, "simulate_gpus: --check found %s\n", line.c_str());
+  return count == 0;
+}
+
+}  // namespace simulated_cuda
+
+void simulated_cuda_set_places(std::shared_ptr<const simulated_cuda_place> (*here)()) {
+  simulated_cuda::find_place = here;
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+//
+// What --check tells: a line for each bug, with both operations and where the program asked for them.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "interface.hpp"
+
+namespace simulated_cuda {
+
+struct CheckedOperation {
+  std::string name;
+  std::string where;  ///< "cuda:0 stream 1", "a graph in cuda:0 stream 1", "the host"
+  std::shared_ptr<const simulated_cuda_place> place;
+};
+
+/// The operation that this thread asks for now. Python's lock may be taken.
+std::shared_ptr<const CheckedOperation> operation_here(std::string name, std::string where);
+
+struct Bug {
+  const char* kind;
+  std::shared_ptr<const CheckedOperation> first, second;
+  std::string text;  ///< what follows the two in the line
+};
+
+/// Prints it, once, unless one of its operations is to be ignored. Python's lock may be taken.
+void report(const Bug& bug);
+
+/// Tells how many bugs were found: whether there was none.
+bool end_reports();
+
+}  // namespace simulated_cuda

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+//
+// When a GPU would do what it is given, if all work had a length in units: the picture that
+// simulate_gpus --trace=FILE draws. A stream begins a work when it is free, has been given it, and
+// what it waits for is over. So order, overlap and dependencies are right, and lengths say nothing
+// of time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "streams.hpp"
+#include "traced.hpp"
+
+namespace simulated_cuda {
+
+/// The stream, which is not captured, is given work.
+void draw(const CUstream_st& stream, const Traced& given);
+
+/// The stream is given a graph. What other streams than the first gave to it has rows of its own.
+void draw_launch(const CUstream_st& stream, const Traced& launch,
+                 const std::vector<CapturedTrace>& captured);
+
+/// This thread waits for all that the stream was given, for the event (null: for none), or for the
+/// device (none: for all).
+void draw_host_wait(const char* why, const std::string& name, const CUstream_st& stream);
+void draw_host_wait(const char* why, const std::string& name, const Mark* mark);
+void draw_host_wait(const char* why, const std::string& name, std::optional<int> device);
+
+/// A counter of the device.
+void draw_memory(int device, const char* what, std::uint64_t bytes);
+
+}  // namespace simulated_cuda

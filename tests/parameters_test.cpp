@@ -5,6 +5,7 @@
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
+#include <torch/serialize.h>
 #include <torch/types.h>
 #include <use_gpu/default_device.hpp>
 #include <use_gpu/errors.hpp>
@@ -401,6 +402,22 @@ TEST(LoadParameters, ListsAllDifferencesAndChangesNothing) {
                   "missing is missing"}));
   }
   expect_same(before, snapshot(net));
+}
+
+// README: what plain LibTorch does with a file of another shape.
+TEST(LoadParameters, RefusesAnotherShapeWhichTorchLoadTakes) {
+  const ScratchFolder folder;
+  const torch::nn::Linear saved(3, 1);
+  torch::nn::Linear wider(4, 1);
+  torch::save(saved, (folder / "net.pt").string());
+  torch::load(wider, (folder / "net.pt").string());
+  EXPECT_EQ(wider->weight.sizes(), (std::vector<std::int64_t>{1, 3})) << "LibTorch checks now";
+
+  torch::nn::Linear other(4, 1);
+  const auto before = other->weight.clone();
+  save_parameters(saved, folder / "net.safetensors");
+  EXPECT_THROW(load_parameters(other, folder / "net.safetensors"), ParameterError);
+  EXPECT_TRUE(other->weight.equal(before));
 }
 
 TEST(LoadParameters, RenamesAndReportsWhatItDid) {

@@ -143,9 +143,14 @@ class RowCounter {
 }  // namespace detail
 
 /// The batch with all its tensors on that device, each as by to_device(x, device): the same tensor
-/// if it is there, otherwise one copy, which autograd records. A tensor that is there twice stays
-/// one. Numbers, enums and strings are copied, undefined tensors stay so. DeviceError if the device
-/// is not there. Several threads may move one batch at once.
+/// if it is there, otherwise one copy, which autograd records. A tensor that occurs twice is moved
+/// once. Numbers, enums and strings are copied; undefined tensors stay undefined.
+///
+/// Waits: for copies from or to the CPU.
+///
+/// Throws: DeviceError if the device is not there.
+///
+/// Threads: several may move one batch at once.
 template <class Batch>
 [[nodiscard]] Batch to_device(const Batch& batch, c10::Device device) {
   const auto move = [&](const at::Tensor& x) { return to_device(x, device); };
@@ -158,8 +163,10 @@ template <class Batch>
 /// stays where the batch is shares its memory.
 ///
 /// Waits: for what comes from pageable host memory.
+///
 /// Throws: ArgumentError if there are no devices or no tensors, if the tensors differ in size(0) or
 /// one has no dimension; DeviceError if a device is not there.
+///
 /// Chapter: split_batch of "Training on Multiple GPUs".
 template <class Batch>
 [[nodiscard]] std::vector<Batch> split_batch(const Batch& batch,

@@ -59,18 +59,25 @@ enum class ReduceOp { sum, mean, min, max };
 class Communicator;
 
 /// Copies the root's parameters and buffers to every rank's network, in place, in few messages.
-/// ParameterError on every rank, and nothing has changed, if the networks differ in names, shapes,
-/// dtypes or devices, or hold tensors that are not strided; ArgumentError for a root outside 0 to
-/// size() - 1, or not the same on all ranks. A rank that runs out of memory after this comparison
-/// leaves the group, and the others get a CommunicatorError; the values are then unspecified.
+///
+/// Waits: for all ranks.
+///
+/// Throws: on every rank, and nothing has changed: ParameterError if the networks differ in names,
+/// shapes, dtypes or devices, or hold tensors that are not strided; ArgumentError for a root
+/// outside 0 to size() - 1, or not the same on all ranks. A rank that runs out of memory after this
+/// comparison leaves the group, and the others get a CommunicatorError; the values are then
+/// unspecified.
 void broadcast_parameters(ModuleRef net, Communicator& group, int root = 0);
 
 /// To be called on every rank after backward: averages each gradient over the ranks. Sends one or
 /// two small messages to compare, then one per 64 MB. If only some ranks have a gradient, the
-/// others count as zero and get it too. Frozen parameters are left alone. ParameterError on every
-/// rank, and nothing has changed, if the networks or the dtypes of their gradients differ, or a
-/// gradient is sparse. Out of memory after this comparison: as broadcast_parameters, but the others
-/// may get the error in their next call.
+/// others count as zero and get it too. Frozen parameters are left alone.
+///
+/// Waits: for all ranks.
+///
+/// Throws: ParameterError on every rank, and nothing has changed, if the networks or the dtypes of
+/// their gradients differ, or a gradient is sparse. Out of memory after this comparison: as
+/// broadcast_parameters, but the others may get the error in their next call.
 void average_gradients(ModuleRef net, Communicator& group);
 
 /// This process's membership of a group. Move-only. With Gloo the destructor leaves without
@@ -87,9 +94,13 @@ class Communicator {
   /// Joins the group that torchrun describes in RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and
   /// MASTER_PORT; if none of them is set, the group is one rank and needs no network. Binds to the
   /// local address from which MASTER_ADDR is reached. GPU tensors use NCCL if each rank has its own
-  /// CUDA GPU; otherwise all use Gloo, through host memory. ArgumentError for a variable that is
-  /// missing or malformed, DeviceError if there are GPUs but none for LOCAL_RANK, CommunicatorError
-  /// if a rank does not join in time or if its only GPU is another rank's too.
+  /// CUDA GPU; otherwise all use Gloo, through host memory.
+  ///
+  /// Waits: for all ranks.
+  ///
+  /// Throws: ArgumentError for a variable that is missing or malformed, DeviceError if there are
+  /// GPUs but none for LOCAL_RANK, CommunicatorError if a rank does not join in time or if its only
+  /// GPU is another rank's too.
   [[nodiscard]] static Communicator join(
       std::chrono::milliseconds timeout = std::chrono::minutes(5));
 
@@ -110,16 +121,25 @@ class Communicator {
   /// Reduces x in place. x is strided, on any device, contiguous or not. All ranks get equal bits.
   /// Not recorded by autograd. float16 and bfloat16 are summed in float32 and rounded once;
   /// integers wrap around; bool has min and max only. The min or max of a number and a NaN is
-  /// unspecified. ArgumentError for a mean of integers, min or max of complex numbers, other
-  /// dtypes, and an undefined, sparse or self-overlapping x.
+  /// unspecified.
+  ///
+  /// Waits: for all ranks.
+  ///
+  /// Throws: ArgumentError for a mean of integers, min or max of complex numbers, other dtypes, and
+  /// an undefined, sparse or self-overlapping x.
   void all_reduce(const at::Tensor& x, ReduceOp how = ReduceOp::sum);
 
   /// Copies the root's values, of any dtype that is not quantized, to x on every rank; otherwise as
   /// all_reduce.
-  /// ArgumentError for a root outside 0 to size() - 1.
+  ///
+  /// Waits: for all ranks.
+  ///
+  /// Throws: ArgumentError for a root outside 0 to size() - 1.
   void broadcast(const at::Tensor& x, int root = 0);
 
-  /// Waits until all ranks have called it.
+  /// Returns when all ranks have called it.
+  ///
+  /// Waits: for all ranks.
   void barrier();
 
   /// The backend underneath, for c10d's other collectives: ProcessGroupNCCL or ProcessGroupGloo.

@@ -8,7 +8,7 @@
 //   torch::Tensor Y = torch::rand({2, 3});              // there
 //   torch::nn::Linear net(3, 1);                        // weight and bias too
 //
-// It applies to this thread, to backward passes started by it, and to threads that use its
+// Threads: it applies to this thread, to backward passes started by it, and to threads that use its
 // at::ThreadLocalState; scopes nest. It affects every LibTorch factory that takes a device and no
 // tensor (ones, rand, arange, empty ...). A device given in the call takes precedence; pinned
 // memory stays on the CPU. Not affected, because they name the CPU or use host memory:
@@ -31,9 +31,13 @@ class DispatchScope;
 namespace USE_GPU_EXPORT use_gpu {
 
 /// While it lives, tensors without a device are created on its device.
+///
+/// Chapter: `with try_gpu(1):` of the TensorFlow edition.
 class DefaultDeviceGuard {
  public:
-  /// DeviceError if the device is not there.
+  /// Begins the scope.
+  ///
+  /// Throws: DeviceError if the device is not there.
   [[nodiscard]] explicit DefaultDeviceGuard(c10::Device device);
   ~DefaultDeviceGuard();
 

@@ -17,10 +17,15 @@ namespace USE_GPU_EXPORT use_gpu {
 /// most 400 characters, in one line. Does not throw if a GPU or driver is missing or fails, prints
 /// nothing, and does not affect num_gpus() or try_gpu().
 ///
-/// To be certain, it runs one small operation on every visible GPU and waits for it. On a GPU that
-/// the program has not used yet, this creates a context. That can take seconds, and uses some
-/// hundred MiB of GPU memory until the program ends. Without a GPU it takes milliseconds.
-/// Thread-safe.
+/// To be certain, it runs one small operation on every visible GPU. On a GPU that the program has
+/// not used yet, this creates a context, which can take seconds, and uses some hundred MiB of GPU
+/// memory until the program ends. Without a GPU it takes milliseconds.
+///
+/// Waits: for that operation.
+///
+/// Threads: several may call it at once.
+///
+/// Chapter: `num_gpus()`.
 [[nodiscard]] std::string explain_gpus();
 
 }  // namespace use_gpu

@@ -10,7 +10,7 @@
 //   catch (const use_gpu::Error& e) { ... }            // any other one of ours
 //   catch (const c10::Error& e) { ... }                // LibTorch's own
 //
-// Several threads may copy and read an error at once, like any exception.
+// Threads: several may copy and read an error at once, as any exception.
 #pragma once
 
 #include <c10/util/Exception.h>

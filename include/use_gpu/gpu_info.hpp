@@ -60,8 +60,12 @@ struct GpuReport {
 };
 
 /// Queries the driver about every GPU. Does not throw if a driver or GPU is missing or fails:
-/// `gpus` then has the GPUs found, and `problem` the reason. Uses no CUDA context, leaves no
-/// library open, and may be called from several threads at once. Chapter cell: `!nvidia-smi`.
+/// `gpus` then has the GPUs found, and `problem` the reason. Uses no CUDA context, and leaves no
+/// library open.
+///
+/// Threads: several may call it at once.
+///
+/// Chapter: `!nvidia-smi`.
 [[nodiscard]] GpuReport query_gpus();
 
 /// A table like that of nvidia-smi, in 91 columns of printable ASCII, and below it the problem

@@ -11,7 +11,7 @@
 // at::accelerator::emptyCache() returns it to the driver, at::accelerator::resetPeakStats(index)
 // begins a new peak. Mirrors torch.cuda.mem_get_info and torch.cuda.memory_stats.
 //
-// Several threads may call these at once.
+// Threads: several may call these at once.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -43,8 +43,10 @@ struct MemoryReport {
   std::uint64_t peak_allocated_bytes = 0;
 };
 
-/// Counts the device's memory. Does not synchronize. Makes no CUDA context where NVML can tell what
-/// is free. DeviceError if the device is not there.
+/// Counts the device's memory. Does not synchronize. Creates no CUDA context where NVML can tell
+/// what is free.
+///
+/// Throws: DeviceError if the device is not there.
 [[nodiscard]] MemoryReport memory_report(c10::Device device);
 
 /// A table of one line, and what its columns include. Ends with a newline.
@@ -52,20 +54,25 @@ std::ostream& operator<<(std::ostream& out, const MemoryReport& report);
 /// The same with a line for each.
 std::ostream& operator<<(std::ostream& out, const std::vector<MemoryReport>& reports);
 
-/// The GPU with the most memory that the driver can still give, if it has at least so many bytes;
-/// else the CPU. Of equal ones the first. Only GPUs that this program can use are asked, and no
-/// CUDA context is made on them where NVML can tell; the first tensor makes one, of some hundred
-/// MB. Another process may take the memory meanwhile.
+/// The GPU for which the driver has the most free memory, if that is at least `least_bytes`; else
+/// the CPU. If several have the same, the first of them. Asks only GPUs that this program can use.
+/// Creates no CUDA context where NVML can tell what is free; the first tensor creates one, of some
+/// hundred MB. Another process may take the memory in the meantime.
 [[nodiscard]] c10::Device try_emptiest_gpu(std::uint64_t least_bytes = 0);
 
-/// Calls work(largest). Each time that ends in an out-of-memory error (c10::OutOfMemoryError, and
-/// those of cuBLAS, cuDNN, the CUDA runtime and the CPU's allocator), returns LibTorch's cached
-/// memory to the driver, which waits for the devices, logs a warning, and calls work with half the
-/// size, but never less than `least`. Returns the size that worked. When `work` has failed its own
-/// tensors are gone, but what it changed elsewhere, such as gradients, is not undone. The last
-/// error passes if not even `least` works, any other error at once. ArgumentError unless
-/// 1 <= least <= largest and there is work. Chapter: "make sure that we do not create data that
-/// exceeds the GPU memory limit".
+/// Calls work(largest). If that ends in an out-of-memory error, calls it again with half the size,
+/// and so on, but with no less than `least`. Returns the size that worked. Out-of-memory errors are
+/// c10::OutOfMemoryError, and those of cuBLAS, cuDNN, the CUDA runtime and the CPU's allocator.
+/// Before each new call it returns LibTorch's cached memory to the driver, and logs a warning. When
+/// `work` has failed, its own tensors are gone; what it changed elsewhere, such as gradients, is
+/// not undone.
+///
+/// Waits: after a failure, for the devices.
+///
+/// Throws: the last error if not even `least` works, and any other error of `work` at once;
+/// ArgumentError unless 1 <= least <= largest and there is work.
+///
+/// Chapter: "make sure that we do not create data that exceeds the GPU memory limit".
 std::int64_t fit_batch_size(std::int64_t largest, const std::function<void(std::int64_t)>& work,
                             std::int64_t least = 1);
 

@@ -53,7 +53,9 @@ class BasicModuleRef {
       : module_(pointer ? &*pointer : nullptr) {
   }
 
-  /// The module. ArgumentError if the holder or pointer was empty.
+  /// The module.
+  ///
+  /// Throws: ArgumentError if the holder or pointer was empty.
   [[nodiscard]] AnyModule& get() const;
 
  private:

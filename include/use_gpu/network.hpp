@@ -8,7 +8,7 @@
 //   use_gpu::place(net, use_gpu::try_gpu(), at::kBFloat16);   // integers keep their dtype
 //   std::cout << use_gpu::placement(net);        // each parameter and buffer, and where it lives
 //
-// Several threads may place different networks at once, but not the same network.
+// Threads: several may place different networks at once, but not the same network.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -24,22 +24,27 @@
 
 namespace USE_GPU_EXPORT use_gpu {
 
-/// Moves parameters, their gradients and buffers, registered in net or below it, to the device; the
+/// Moves parameters, their gradients and buffers, registered in net or below it, to the device. The
 /// tensors keep their identity, so optimizers and tied parameters go on working. All or nothing: if
 /// a move fails, everything stays where it was, and LibTorch's own error, such as
-/// c10::OutOfMemoryError, passes unchanged. Small tensors travel together, those from and to the
-/// host through pinned memory; it waits for these. Needs memory for both copies until the end, and
-/// at most 64 MB more on each side. Tensors already there are not copied. Calls Module::to at the
-/// end, for modules that override it. Logs a warning if nothing is registered. ArgumentError for an
-/// empty holder and for a move to "meta", DeviceError if the device is not there. Chapter cell:
-/// `net.to(device=try_gpu())`.
+/// c10::OutOfMemoryError, passes unchanged. Tensors that are there already are not copied. Calls
+/// Module::to at the end, for modules that override it. Logs a warning if nothing is registered.
 ///
-/// With a dtype all that is floating point gets it; integers, booleans and complex numbers keep
-/// theirs, as in Python, where C++'s Module::to(device, dtype) converts them too. ArgumentError for
-/// a dtype that is not floating point.
+/// Small tensors travel together; those from and to the host go through pinned memory. Needs memory
+/// for both copies until the end, and at most 64 MB more on each side.
+///
+/// With a dtype all that is floating point gets it. Integers, booleans and complex numbers keep
+/// theirs, as in Python; C++'s Module::to(device, dtype) converts them too.
 ///
 /// An optimizer's own state, such as momenta, stays where it is, and its next step would throw:
 /// place(optimizer) moves it too (training.hpp).
+///
+/// Waits: for what it moves from or to the host.
+///
+/// Throws: ArgumentError for an empty holder, for a move to "meta", and for a dtype that is not
+/// floating point; DeviceError if the device is not there.
+///
+/// Chapter: `net.to(device=try_gpu())`.
 void place(ModuleRef net, c10::Device device, std::optional<at::ScalarType> dtype = {});
 
 /// Where one parameter or buffer lives.
@@ -67,16 +72,19 @@ class Placement {
   /// network.
   [[nodiscard]] std::vector<c10::Device> devices() const;
 
-  /// The one device that holds them all. DeviceMismatch, which names the others, if there are
-  /// several; ArgumentError if nothing is registered.
+  /// The one device that holds them all.
+  ///
+  /// Throws: DeviceMismatch, which names the devices, if there are several; ArgumentError if
+  /// nothing is registered.
   [[nodiscard]] c10::Device single_device() const;
 
  private:
   std::vector<PlacedTensor> tensors_;
 };
 
-/// Reads where each parameter and buffer lives; copies nothing. Chapter cell:
-/// `net[0].weight.data.device`.
+/// Reads where each parameter and buffer is stored; copies nothing.
+///
+/// Chapter: `net[0].weight.data.device`.
 [[nodiscard]] Placement placement(ConstModuleRef net);
 
 /// A table with a row for each tensor: name, kind, dtype, shape, device, bytes.

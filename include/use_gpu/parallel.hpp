@@ -14,7 +14,7 @@
 // at::parallel_for: it sets no current device, loses the same settings, and runs modules in
 // sequence if there are more modules than CPU threads.
 //
-// May be called by several threads at once, and from within the work.
+// Threads: several may call it at once, also from within the work.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -25,19 +25,21 @@
 
 namespace USE_GPU_EXPORT use_gpu {
 
-/// Calls work(device, entry) for each entry, 0 to devices.size() - 1, in a thread of its own, with
-/// the caller's at::ThreadLocalState (grad and inference mode, autocast, this library's scopes),
-/// with that device current, and on it the caller's current stream: so the work runs after all that
-/// the caller queued there. A device may appear several times; its entries then share that stream.
-///
-/// Returns when every thread has ended and its device is synchronized, whatever was thrown. The
-/// first error is then rethrown unchanged; every error is logged when it occurs, at level error,
-/// with its device. ArgumentError if work is empty, DeviceError if a device is not there; then
-/// nothing has started.
+/// Calls work(device, entry) for each entry, 0 to devices.size() - 1, in a thread of its own. The
+/// thread has the caller's at::ThreadLocalState (grad and inference mode, autocast, this library's
+/// scopes). That device is current, and on it the caller's current stream: so the work runs after
+/// all that the caller queued there. A device may appear several times; its entries then share that
+/// stream.
 ///
 /// The caller's number of intra-op threads (at::get_num_threads()) is divided among the entries, at
 /// least one each. It is set for those threads only. If LibTorch is built without OpenMP, all share
 /// one pool as usual. Threads started by work, such as autograd's, have LibTorch's default number.
+///
+/// Waits: until every thread has ended and its device is synchronized, whatever was thrown.
+///
+/// Throws: the first error of work, unchanged; every error is logged when it occurs, at level
+/// error, with its device. ArgumentError if work is empty, DeviceError if a device is not there;
+/// then nothing has started.
 void parallel_on(const std::vector<c10::Device>& devices,
                  const std::function<void(c10::Device, int)>& work);
 

@@ -17,8 +17,8 @@
 // safetensors, as in tensor_file.hpp, with a checksum (XXH3) for each tensor in their metadata.
 // Python's counterpart is `state_dict` with `load_state_dict`, which C++ does not have.
 //
-// Several threads may read one network at once. While one thread writes to a network, no other may
-// use that network.
+// Threads: several may read one network at once. While one writes to a network, no other may use that
+// network.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -40,17 +40,27 @@ class OrderedDict;
 namespace USE_GPU_EXPORT use_gpu {
 
 /// Copies of all parameters and buffers in host memory, contiguous and without autograd; tied ones
-/// stay tied. Waits for the devices. ParameterError for a tensor without plain values (sparse,
-/// quantized, meta). Chapter: exercise 2.
+/// stay tied.
+///
+/// Waits: for the devices.
+///
+/// Throws: ParameterError for a tensor without plain values (sparse, quantized, meta).
+///
+/// Chapter: exercise 2.
 [[nodiscard]] std::map<std::string, at::Tensor> read_parameters(ConstModuleRef net);
 
 /// Writes the values, from any device, into the parameters and buffers of these names; others are
 /// left alone. In place: each keeps its TensorImpl, device and requires_grad, so optimizers go on
-/// working; nothing is recorded by autograd. ParameterError, before anything is written, for
-/// unknown names, other shapes or dtypes, and tied names with different values; its differences()
-/// lists them all. Nothing has changed either where memory runs out before the first write. For a
-/// write that the device refuses LibTorch's error passes: the values on that device are then
-/// unspecified. Chapter: exercise 2.
+/// working. Autograd records nothing.
+///
+/// Waits: for what travels from or to the host.
+///
+/// Throws: ParameterError, before anything is written, for unknown names, other shapes or dtypes,
+/// and tied names with different values; its differences() lists them all. If memory runs out
+/// before the first write, nothing has changed either. For a write that the device refuses
+/// LibTorch's error passes: the values on that device are then unspecified.
+///
+/// Chapter: exercise 2.
 void write_parameters(ModuleRef net, const std::map<std::string, at::Tensor>& values);
 
 /// The same, of what LibTorch's named_parameters() and named_buffers() return.
@@ -61,11 +71,15 @@ void write_parameters(ModuleRef net, const torch::OrderedDict<std::string, T>& v
   write_parameters(net, by_name);
 }
 
-/// Writes all parameters and buffers to a safetensors file, and waits until they are on the disk.
-/// Atomic: at every moment, and after every failure, the file is the old one or the new one. An
-/// existing file keeps its mode, a symbolic link is followed. ParameterError, with the path and the
-/// cause, if it cannot be written: a full disk, a folder that may not be written, a target that is
-/// not a regular file, a name that ends in ".json", a dtype that the format lacks.
+/// Writes all parameters and buffers to a safetensors file. Atomic: at every moment, and after
+/// every failure, the file is the old one or the new one. An existing file keeps its mode; a
+/// symbolic link is followed.
+///
+/// Waits: for the devices, and until the file is on the disk.
+///
+/// Throws: ParameterError, with the path and the cause, if the file cannot be written: a full disk,
+/// a folder that may not be written, a target that is not a regular file, a name that ends in
+/// ".json", a dtype that the format lacks.
 void save_parameters(ConstModuleRef net, const std::filesystem::path& file);
 
 /// What load_parameters may do where file and network differ.
@@ -91,13 +105,17 @@ struct LoadReport {
   std::vector<std::string> converted;   ///< the network's, of those that had another dtype
 };
 
-/// Reads a safetensors file, or all those of an index (".json"), into the network. Without options
-/// it must have exactly the file's names, shapes and dtypes; of tied names one is enough. Otherwise
-/// as write_parameters: in place, nothing moves, and a refused write is an error of LibTorch, after
-/// which the values on that device are unspecified. Checksums as in load_tensors. ParameterError,
-/// and nothing has changed, if a file cannot be read, is damaged, or does not fit; differences() has
-/// each missing or extra name, wrong shape and dtype. The files are mapped, not copied, so no other
-/// program may truncate them meanwhile (save_parameters never does).
+/// Reads a safetensors file, or all files of an index (".json"), into the network. Without options
+/// the network must have exactly the file's names, shapes and dtypes; of tied names one is enough.
+/// In place, as write_parameters: nothing moves. Checksums as in load_tensors. The files are
+/// mapped, not copied, so no other program may truncate them meanwhile (save_parameters never
+/// does).
+///
+/// Waits: for the devices.
+///
+/// Throws: ParameterError, and nothing has changed, if a file cannot be read, is damaged, or does
+/// not fit; differences() has each missing or extra name, wrong shape and dtype. For a write that
+/// the device refuses LibTorch's error passes: the values on that device are then unspecified.
 LoadReport load_parameters(ModuleRef net, const std::filesystem::path& file,
                            const LoadOptions& options = {});
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The next batches travel to the device while this one is computed with. LibTorch's data loaders
+// The next batches travel to the device while it computes the present one. LibTorch's data loaders
 // give batches in pageable host memory, of which each copy waits for the one before and for the
 // device; C++ has no counterpart of Python's pin_memory and non_blocking loops.
 //
@@ -9,7 +9,9 @@
 //   }
 //
 // Takes any loader of LibTorch, or another range, of batches that to_device takes (batch.hpp).
-// Starts no thread: a loader with workers reads ahead on its own. To be used by one thread.
+// Starts no thread: a loader with workers reads ahead on its own.
+//
+// Threads: one at a time.
 #pragma once
 
 #include <use_gpu/batch.hpp>
@@ -133,14 +135,17 @@ class Prefetch {
 
 }  // namespace detail
 
-/// A range of the loader's batches on the device, in order, for one `for` loop at a time. While one
-/// is used the next ones, at most `depth`, are on their way: copied through pinned memory in a
-/// stream of their own, which nothing waits for but the streams that use them; sparse, nested and
-/// quantized tensors as by to_device. A batch may be used in the stream that is current when the
-/// loop reaches it, and lives until the loop goes on; its tensors may be kept longer. An error of
-/// the loader arrives where its batch would, and ends the loop. Leaving the loop early waits for
-/// nothing. On the CPU the batches pass unchanged. ArgumentError for a depth below 1, DeviceError
-/// if the device is not there. The loader must live as long.
+/// A range of the loader's batches on the device, in order, for one `for` loop at a time. While the
+/// program uses one batch, the next ones, at most `depth`, are copied: through pinned memory, in a
+/// stream of its own. Only the streams that use a batch wait for its copy. Sparse, nested and
+/// quantized tensors travel as by to_device. On the CPU the batches pass unchanged.
+///
+/// A batch may be used in the stream that is current when the loop reaches it. It lives until the
+/// loop goes on; its tensors may be kept longer. The loader must live as long as the loop. Leaving
+/// the loop early waits for nothing.
+///
+/// Throws: ArgumentError for a depth below 1, DeviceError if the device is not there. An error of
+/// the loader arrives where its batch would, and ends the loop.
 template <class Loader>
 [[nodiscard]] auto prefetch(Loader& loader, c10::Device device, int depth = 2) {
   return detail::Prefetch<Loader>(loader, device, depth);

@@ -19,8 +19,8 @@
 // original's parameters, and it needs a Cloneable too. These are permanent: each has its own
 // parameters, gradients and optimizer.
 //
-// Each replica may be used by its own thread. Call the functions of this header while no other
-// thread uses them.
+// Threads: each replica may be used by one of its own. Call the functions of this header while no
+// other thread uses the replicas.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -50,13 +50,16 @@ void copy_buffers_of(const std::vector<ModuleRef>& replicas, int from);
 /// returns on that device, as place() does. Then copies to all networks the first one's parameters
 /// and buffers (tied ones stay tied), requires_grad, and training mode of each submodule. A device
 /// may appear several times. make() runs outside of inference mode, with the caller's other modes
-/// and scopes. Many small tensors travel together, from device to device directly. Waits for what
-/// comes from the host.
+/// and scopes. Many small tensors travel together, from device to device directly.
 ///
-/// ArgumentError if there are no devices or make() returns an empty handle or the same module
-/// twice, DeviceError if a device is not there, ParameterError, with all reasons in differences(),
-/// if names, shapes or dtypes differ from the first network's, or tensors have no plain values
-/// (sparse, quantized, meta): all before anything moves.
+/// Waits: for what comes from the host.
+///
+/// Throws: before anything moves: ArgumentError if there are no devices or make() returns an empty
+/// handle or the same module twice; DeviceError if a device is not there; ParameterError, with all
+/// reasons in differences(), if names, shapes or dtypes differ from the first network's, or tensors
+/// have no plain values (sparse, quantized, meta).
+///
+/// Chapter: `strategy.scope()` of the TensorFlow edition.
 template <class Make>
 requires ModuleHandle<std::invoke_result_t<Make&>>
 [[nodiscard]] auto mirror(const std::vector<c10::Device>& devices, Make make)
@@ -68,32 +71,34 @@ requires ModuleHandle<std::invoke_result_t<Make&>>
 
 /// To be called after a backward pass on each replica: replaces each gradient by its mean over the
 /// replicas, in place; the results are bit-identical on all of them. A gradient that is undefined
-/// on some replicas counts as zeros and is defined afterwards; one that is undefined on all stays
-/// so. Frozen parameters (requires_grad is false) and buffers are left alone; tied parameters count
-/// once; inf and nan are kept. Half and bfloat16 are summed in float32.
+/// on some replicas counts as zeros there, and is defined afterwards; one that is undefined on all
+/// stays undefined. Frozen parameters (requires_grad is false) and buffers are left alone; tied
+/// parameters count once; inf and nan are kept. Half and bfloat16 are summed in float32.
 ///
-/// Adds the gradients in the replicas' order: of two replicas on the first one's device, of more an
-/// equal part on each device, all at once. In few large transfers on the current streams; waits
-/// only for those from and to the CPU. Needs memory for a second copy of the gradients on each
-/// device, of large half precision ones in float32.
+/// Adds the gradients in the replicas' order. The gradients of two replicas are added on the first
+/// one's device. With more replicas each device adds an equal part of the gradients, all at the
+/// same time. Uses few large transfers, on the current streams. Needs memory for a second copy of
+/// the gradients on each device, for large ones in half precision in float32.
 ///
-/// These errors change nothing: ArgumentError if there are no replicas, an empty one or a
-/// duplicate, DeviceMismatch if one is on several devices, ParameterError, with all reasons in
+/// Waits: only for copies from and to the CPU.
+///
+/// Throws: before anything changes: ArgumentError if there are no replicas, an empty one or a
+/// duplicate; DeviceMismatch if one is on several devices; ParameterError, with all reasons in
 /// differences(), if parameters differ in name, shape, dtype or requires_grad, or a gradient is
-/// sparse; nor does memory that runs out before the first write. For a write that a device refuses
-/// LibTorch's error passes: the gradients on that device are then unspecified.
+/// sparse. If memory runs out before the first write, nothing has changed either. For a write that
+/// a device refuses LibTorch's error passes: the gradients on that device are then unspecified.
 template <ModuleHandle Net>
 void average_gradients(const std::vector<Net>& replicas) {
   detail::average_gradients_of({replicas.begin(), replicas.end()});
 }
 
 /// The same, but weighted by the rows of each replica's part of the batch: if each loss is the mean
-/// over a part's rows, the result is the gradient of the mean over all rows. A part of 0 rows counts
-/// nothing, whatever its gradients, even nan. (BatchNorm in training mode refuses a part of one row
-/// where it has one value for each channel: LibTorch's error.)
+/// over a part's rows, the result is the gradient of the mean over all rows. A part of 0 rows
+/// counts nothing; its gradients may even be nan. (BatchNorm in training mode refuses a part of one
+/// row where it has one value for each channel: LibTorch's error.)
 ///
-/// Throws: besides, and nothing has changed, ArgumentError for another number of rows than replicas,
-/// a negative one, and where all are 0.
+/// Throws: as above, and ArgumentError, before anything changes, for another number of rows than
+/// replicas, a negative number, and where all are 0.
 template <ModuleHandle Net>
 void average_gradients(const std::vector<Net>& replicas, const std::vector<std::int64_t>& rows) {
   detail::average_gradients_of({replicas.begin(), replicas.end()}, &rows);
@@ -105,6 +110,7 @@ void average_gradients(const std::vector<Net>& replicas, const std::vector<std::
 /// before what evaluates or saves a replica.
 ///
 /// Waits: only for copies from and to the CPU.
+///
 /// Throws: before anything is written: ArgumentError if there are no replicas, an empty one or a
 /// duplicate, or no replica `from`; ParameterError, with all reasons in differences(), if buffers
 /// differ in name, shape or dtype, or have no plain values.

@@ -8,10 +8,10 @@
 //   use_gpu::save_tensors({{"input", x}, {"output", y}}, "example.safetensors");
 //
 // For a network's own tensors there are load_parameters and save_parameters (parameters.hpp). A
-// `.pt` file is converted by two lines of Python, see docs/chapter.md. Mirrors load_file and
+// `.pt` file is converted by two lines of Python, see docs/cookbook.md. Mirrors load_file and
 // save_file of Python's safetensors.torch.
 //
-// Several threads may call these at once.
+// Threads: several may call these at once.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -32,27 +32,33 @@ namespace USE_GPU_EXPORT use_gpu {
 
 /// All tensors of a safetensors file by their names, contiguous, each with its own memory on the
 /// device. A file whose name ends in ".json" is the index of a sharded model: its "weight_map" says
-/// which tensors to take from which file in its folder. The files are mapped, not read into memory
-/// first; small tensors travel together, and all need at most 64 MB of pinned host memory. Waits
-/// for the device. A checksum that does not fit is an error in a file of this library, a warning in
-/// another: Python programs copy the metadata to files with other values. On the device "meta" the
-/// tensors have dtypes and shapes only; the files are checked all the same.
+/// which tensors to take from which file in its folder.
 ///
-/// ParameterError, with the file and the cause, if a file is not there, is damaged, has a header
-/// over the format's 100 MB, or a dtype that LibTorch lacks (F6); if the index names a tensor twice,
-/// one that its file lacks, or a file outside of its folder. DeviceError if there is no such device;
-/// for a write that it refuses LibTorch's error passes. No other program may truncate a
-/// file meanwhile.
+/// The files are mapped, not read into memory first, so no other program may truncate one
+/// meanwhile. Small tensors travel together, and all need at most 64 MB of pinned host memory. A
+/// checksum that does not fit is an error in a file of this library, and a warning in another file:
+/// Python programs copy the metadata to files with other values. On the device "meta" the tensors
+/// have dtypes and shapes only; the files are checked all the same.
+///
+/// Waits: for the device.
+///
+/// Throws: ParameterError, with the file and the cause, if a file is not there, is damaged, has a
+/// header over the format's 100 MB, or a dtype that LibTorch lacks (F6); if the index names a
+/// tensor twice, a tensor that its file lacks, or a file outside of its folder. DeviceError if
+/// there is no such device. For a write that it refuses LibTorch's error passes.
 [[nodiscard]] std::map<std::string, at::Tensor> load_tensors(const std::filesystem::path& file,
                                                              c10::Device device = cpu());
 
-/// Writes the tensors, from any devices, to one safetensors file, and waits until they are on the
-/// disk. Atomic: at every moment, and after every failure, the file is the old one or the new one;
-/// an existing file keeps its mode, a symbolic link is followed. With a checksum (XXH3) for each
-/// tensor, which load_tensors checks. Tensors on GPUs are first copied to host memory.
-/// ParameterError, with the path and the cause, if it cannot be written: a full disk, a name that
-/// ends in ".json", a name or dtype that the format lacks, a tensor that is undefined, sparse,
-/// quantized or on "meta".
+/// Writes the tensors, from any devices, to one safetensors file, with a checksum (XXH3) for each
+/// tensor, which load_tensors checks. Atomic: at every moment, and after every failure, the file is
+/// the old one or the new one. An existing file keeps its mode; a symbolic link is followed.
+/// Tensors on GPUs are first copied to host memory.
+///
+/// Waits: for the devices, and until the file is on the disk.
+///
+/// Throws: ParameterError, with the path and the cause, if the file cannot be written: a full disk,
+/// a name that ends in ".json", a name or dtype that the format lacks, a tensor that is undefined,
+/// sparse, quantized or on "meta".
 void save_tensors(const std::map<std::string, at::Tensor>& tensors,
                   const std::filesystem::path& file);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // A training loop's state: an optimizer's tensors belong where its parameters are, and all that the
-// next step depends on fits in one file, from which another process, on any device, goes on:
+// next step depends on fits in one file; another process, on any device, continues from it:
 //
 //   use_gpu::place(net, device);
 //   use_gpu::place(adam);                                     // its momenta follow
@@ -25,17 +25,19 @@
 
 namespace USE_GPU_EXPORT use_gpu {
 
-/// Moves each tensor of the optimizer's state to its parameter's device, in few large transfers; its
-/// dtype stays. To be called after place(net, device), which cannot know of it: else step() ends in
-/// "at least two devices". All or nothing.
+/// Moves each tensor of the optimizer's state to its parameter's device, in few large transfers;
+/// its dtype stays. All or nothing. Call it after place(net, device), which does not know the
+/// optimizer; otherwise step() ends in "at least two devices".
 ///
 /// Waits: for what it moves from or to the host.
 ///
 /// Throws: ArgumentError for an optimizer that is not LibTorch's own.
+///
+/// Chapter: "let the trainer support GPU".
 void place(torch::optim::Optimizer& optimizer);
 
-/// What the program counts itself. LibTorch's schedulers keep their count to themselves, so that it
-/// is not saved: make a new one, and let it step as often.
+/// What the program counts itself. LibTorch's schedulers keep their count private, so it is not
+/// saved: make a new scheduler, and let it step as often.
 struct TrainingState {
   std::int64_t step = 0;                       ///< as the program counts
   std::optional<GradScalerState> scaler = {};  ///< GradScaler::state(), where there is one
@@ -53,10 +55,12 @@ struct TrainingState {
 void save_training(ConstModuleRef net, const torch::optim::Optimizer& optimizer,
                    const TrainingState& state, const std::filesystem::path& file);
 
-/// Reads such a file into a network and an optimizer that are built as the saved ones were, and placed,
-/// on any devices. The CPU's random generator goes on where it was; so does that of the network's
-/// first GPU, as the first one's of the saved network, and so on; generators without a counterpart in
-/// the file are left alone. On the same kind of device the next steps have the same bits.
+/// Reads a file of save_training into a network and an optimizer that are built as the saved ones were, and
+/// placed, on any devices. On the same kind of device the next steps have the same bits.
+///
+/// The CPU's random generator continues where it was. So does the generator of the network's first
+/// GPU, as that of the saved network's first GPU, and so on. Generators without a counterpart in
+/// the file are left alone.
 ///
 /// Waits: for the devices.
 ///

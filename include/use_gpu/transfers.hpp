@@ -4,8 +4,8 @@
 // printing a loss, `if (x.sum() > 0)`, an index on another device. The chapter wants you "to be
 // 100 % certain that you want to do something slow before we let you do it":
 //
-//   use_gpu::TransferGuard guard;                        // from here on x.cpu() throws, except in
-//   { use_gpu::AllowTransfers certain; y = x.cpu(); }    // such a scope
+//   use_gpu::TransferGuard guard;                        // from here on x.cpu() throws
+//   { use_gpu::AllowTransfers certain; y = x.cpu(); }    // except in this scope
 //   use_gpu::TransferLedger ledger;                      // counts the transfers, also those allowed
 //   use_gpu::TransferLedger lines({.call_sites = true}); // and tells which lines cause them
 //   std::cout << ledger << lines;
@@ -13,7 +13,7 @@
 // Implicit is every transfer outside of an AllowTransfers scope, x.cpu() too. This library's own
 // functions that transfer (to_device, copy_to, show, place ...) open one themselves.
 //
-// The scopes apply to this thread, to backward passes started by it, and to threads that use its
+// Threads: the scopes apply to this thread, to backward passes started by it, and to threads that use its
 // at::ThreadLocalState, such as those of parallel_on; they nest strictly, like C++ blocks, and the
 // innermost guard or AllowTransfers decides. Outside of them an operation costs a few instructions
 // at most.
@@ -79,8 +79,8 @@ struct TransferSite {
 /// What a TransferLedger is to record.
 struct LedgerOptions {
   /// Also where in the program each transfer was asked for. A transfer then takes a few
-  /// microseconds more. In an optimized program a function whose last act is the transfer may be
-  /// missing, as that call is made a jump; then its caller is named.
+  /// microseconds more. If the last act of a function is the transfer, an optimizing compiler may
+  /// replace that call by a jump; then the function's caller is named.
   bool call_sites = false;
 };
 
@@ -131,9 +131,13 @@ struct TransferPolicy {
   OnTransfer device_to_device = OnTransfer::forbid;  ///< between two GPUs
 };
 
-/// Applies its policy to the implicit transfers of its scope. A forbidden one throws
-/// TransferForbidden before anything is copied, with its operation, bytes, devices, and the call
-/// that makes it explicit. The innermost guard decides.
+/// Applies its policy to the implicit transfers of its scope. The innermost guard decides.
+///
+/// Throws: an operation in its scope throws TransferForbidden for a forbidden transfer, before
+/// anything is copied, with the operation, bytes, devices, and the call that makes the transfer
+/// explicit.
+///
+/// Chapter: the side notes.
 class TransferGuard {
  public:
   /// Forbids every direction by default.

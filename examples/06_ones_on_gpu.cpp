@@ -1,6 +1,6 @@
 // Chapter cell "X = ones(2, 3) on try_gpu()": a tensor created on the first GPU.
-// Look at: the last line of X, which names its device; and the device's memory, of which X takes 512
-// bytes, the least that LibTorch hands out, and LibTorch 2 MiB. What does not fit does not run.
+// Look at: the last line of X, which names its device; and the device's memory. X takes 512 bytes, the
+// smallest piece that LibTorch allocates. LibTorch takes 2 MiB from the driver.
 
 #include <torch/types.h>
 #include <use_gpu/device.hpp>

@@ -1,6 +1,6 @@
 // Chapter cell "def __init__(self, max_epochs, num_gpus=0, ...)": a trainer that uses a GPU if it may
-// and there is one. prepare_batch moves each batch there, prepare_model the network. Beyond the book: a
-// training that is stopped goes on, in a trainer with other weights until it loads the saved ones.
+// and there is one. prepare_batch moves each batch there, prepare_model the network. Beyond the book:
+// the training stops, and another trainer, with other weights at first, loads its state and resumes it.
 // Look at: where the weights live, and that the stop has changed no bit of them.
 
 #include <torch/data/example.h>

@@ -1,7 +1,7 @@
 // Exercise 3: 1000 products of 100 x 100 matrices, logging the Frobenius norm of each: one result
 // at a time, against a log that stays on the GPU.
-// Look at: the item reads, for each of which the host waits; and the possible speed-up, since the
-// products are independent.
+// Look at: the item reads, because the host waits for each; and the speed-up that is possible where
+// products do not depend on each other.
 
 #include <torch/types.h>
 #include <use_gpu/device.hpp>

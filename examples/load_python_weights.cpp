@@ -1,7 +1,7 @@
 // After the chapter: weights that Python trained. load_python_weights.py, beside this file, trains a
 // network, y = sin(x), and saves its weights by Python's `safetensors`. Here a network with other
-// names gets them, in place, wherever it is. Everything that does not fit would be an error, unless
-// the options allow it.
+// names gets them, in place, on any device. What does not fit is an error, unless an option allows
+// it.
 // Look at: each tensor's name and device, and that the outputs are Python's.
 
 #include <torch/nn/modules/activation.h>

@@ -19,8 +19,8 @@
 
 int main() {
   auto group = use_gpu::Communicator::join();
-  // Every process makes the same data, y = x w + b with a little noise, and takes each size-th row
-  // of the 840, a multiple of 1 to 8: with equal shards the mean of means is the mean of all.
+  // Every process makes the same 840 rows, y = x w + b with a little noise; rank r of n takes the rows
+  // r, r + n, r + 2n ... For n of 1 to 8 the shards are equal, so the mean of their losses is that of all.
   torch::manual_seed(0);
   torch::Tensor x = torch::randn({840, 2});
   torch::Tensor y = x.matmul(torch::tensor({{2.F}, {-3.4F}})) + 4.2 + 0.01 * torch::randn({840, 1});

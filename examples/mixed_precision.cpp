@@ -1,7 +1,8 @@
-// After the chapter: mixed precision. Products in float16 or bfloat16 take half the memory, and on GPUs
-// from V100 on a fraction of the time; parameters and losses stay float32. In float16 small gradients
-// would vanish, so a GradScaler multiplies the loss, and leaves out the steps that overflow.
-// Look at: the losses end alike; the steps left out; the memory; on a real GPU the times.
+// After the chapter: mixed precision. Matrix products in float16 or bfloat16 take half the memory and, on
+// tensor cores (float16 from V100 on, bfloat16 from A100 on), a fraction of the time; parameters and losses
+// stay float32. In float16 small gradients would vanish, so a GradScaler multiplies the loss, and leaves
+// out the steps that overflow.
+// Look at: the losses, where float16 is behind by the steps left out; the memory; on a real GPU the times.
 
 #include <ATen/DeviceAccelerator.h>
 #include <torch/nn/modules/activation.h>

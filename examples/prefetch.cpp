@@ -1,6 +1,6 @@
 // After the chapter: a training loop whose batches travel while the GPU computes. In the plain loop
-// the host copies each batch and waits until it has arrived. prefetch() copies the next ones through
-// pinned memory, in a stream of their own, for which nothing waits but the stream that uses them.
+// the host copies each batch and waits until it has arrived. prefetch() copies the next batches through
+// pinned memory in a stream of its own. Only the stream that uses a batch waits for its copy.
 // Look at: the losses are the same; on a GPU the time. Count the waits, "stream synchronizations", or
 // see by --trace what waits for what:
 //   build/release/simulate_gpus/bin/simulate_gpus --summary 1 build/release/examples/prefetch

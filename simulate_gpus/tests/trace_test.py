@@ -75,6 +75,7 @@ for launch in range(3):
     graph.replay()
 (dist.recv if dist.get_rank() else dist.send)(x, 1 - dist.get_rank())
 torch.cuda.synchronize()
+del graph  # LibTorch 2.15 keeps in it a pointer to its process group
 dist.destroy_process_group()
 """
 

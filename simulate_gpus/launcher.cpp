@@ -30,7 +30,7 @@ using simulated_cuda::k_most_gpus;
 using simulated_cuda::k_reserved_bytes;
 
 constexpr char k_usage[] =
-    R"(simulate_gpus [--memory SIZE | --gpu NAME] [--summary] [--trace[=FILE]] [--check] [--dry-run] COUNT PROGRAM [ARGUMENT...]
+    R"(simulate_gpus [--memory SIZE | --gpu NAME] [--summary] [--trace[=FILE]] [--check [--ignore OPERATION]... | --dry-run] COUNT PROGRAM [ARGUMENT...]
 )";
 
 constexpr char k_help[] =

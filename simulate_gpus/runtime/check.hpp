@@ -29,9 +29,11 @@ void check_operation(CUstream_st& stream, const char* name,
 /// What is known when the stream has done all that it was given.
 Clock clock_of(CUstream_st& stream);
 
+/// What the stream is given from now on begins after this.
 void check_stream_waits(CUstream_st& stream, const Clock& clock);
-void check_host_waits(const Clock& clock);
 
+/// The host has waited for this, or for all that the device was given.
+void check_host_waits(const Clock& clock);
 void check_host_waits_for_device(int device);
 
 /// The stream is destroyed; its work is not yet known to be done.

@@ -40,13 +40,16 @@ int main() {
     return std::vector{torch::tensor(log.values())};
   };
 
-  const auto expected = train(loader).front();
+  const auto one_by_one = [&] { return train(loader); };
+  const auto prefetched = [&] { return train(use_gpu::prefetch(loader, device)); };
+
+  const auto expected = one_by_one().front();
   const auto is_right = [&](const std::vector<at::Tensor>& losses) {
     return losses.front().allclose(expected, /*rtol=*/1e-5);
   };
   const std::vector<Contender> contenders = {
-      {"one batch after the other", {device}, [&] { return train(loader); }, is_right},
-      {"prefetch", {device}, [&] { return train(use_gpu::prefetch(loader, device)); }, is_right}};
+      {"one batch after the other", {device}, one_by_one, is_right},
+      {"prefetch", {device}, prefetched, is_right}};
   const auto figures = measure(contenders, 1.0);
   std::printf("50 batches of 256 x 1024 on %s. %s.\n\n", label(device).c_str(), machine().c_str());
   for (std::size_t i = 0; i < figures.size(); ++i) {

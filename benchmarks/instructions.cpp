@@ -28,7 +28,7 @@ void count(const std::string& name, const Work& work) {
   CALLGRIND_DUMP_STATS_AT(name.c_str());
 }
 
-// The three operations that a guard looks at, or lets pass, on tensors of their own.
+// The three operations that guards and ledgers look at, or let pass, on tensors of their own.
 void count_three(const std::string& where) {
   const at::Tensor x = at::ones({2, 3});
   at::Tensor y = at::ones({2, 3});
@@ -55,8 +55,12 @@ int main() {
     count("add bare", [&] { (void)x.add(y); });
     count("add checked", [&] { (void)use_gpu::checked_add(x, y); });
     count_three("outside");
-    const use_gpu::TransferGuard guard;
-    count_three("guarded");
+    {
+      const use_gpu::TransferGuard guard;
+      count_three("guarded");
+    }
+    const use_gpu::TransferLedger ledger;
+    count_three("counted");
 #endif
   }
 #ifndef USE_GPU_BARE
@@ -68,5 +72,14 @@ int main() {
   int next = 0;
   count("push by_hand", [&] { memory.select(0, next++).copy_(value); });
   count("push to_log", [&] { log.push(value); });
+
+  const auto read = [&] { (void)value.item<float>(); };
+  count("read bare", read);
+  {
+    const use_gpu::TransferLedger ledger;
+    count("read counted", read);
+  }
+  const use_gpu::TransferLedger call_sites({.call_sites = true});
+  count("read located", read);
 #endif
 }

@@ -2,10 +2,6 @@
 #include <use_gpu/replicas.hpp>
 
 #include <ATen/MemoryOverlap.h>
-#include <ATen/OpMathType.h>
-#include <ATen/ops/div.h>
-#include <ATen/ops/scalar_tensor.h>
-#include <ATen/ops/unflatten_dense_tensors.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/nn/module.h>
 #include <use_gpu/device.hpp>
@@ -16,13 +12,11 @@
 
 #include <algorithm>
 #include <functional>
-#include <iterator>
-#include <numeric>
 #include <utility>
 
 #include "copies/bulk_copy.hpp"
 #include "copies/each_copy.hpp"
-#include "copies/flat_buffers.hpp"
+#include "copies/weighted_mean.hpp"
 #include "device/device_check.hpp"
 #include "network_tensors/named_tensors.hpp"
 #include "network_tensors/parameter_differences.hpp"
@@ -167,61 +161,6 @@ Weights weights_of(const std::vector<std::int64_t>* rows, std::size_t replicas) 
   return *rows;
 }
 
-// The sum of the tensors, which are on several devices, each times its weight, on this one.
-at::Tensor sum_on(c10::Device device, const Tensors& tensors, const Weights& weights) {
-  at::Tensor sum;
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (weights[i] == 0) continue;  // not even 0 times: nan would remain
-    const auto x = tensors[i].to(device);
-    if (sum.defined()) {
-      sum = sum.add(x, /*alpha=*/weights[i]);
-    } else {
-      sum = x.to(at::toOpMathType(x.scalar_type()));
-      if (weights[i] != 1) sum = sum.mul(weights[i]);
-    }
-  }
-  return sum;
-}
-
-// Sums the tensors in a bucket of all replicas, which changes nothing; adds what is then to be
-// written into each. More than two devices reduce all at once, an equal part each.
-void sum_bucket(const std::vector<Tensors>& replicas, const Weights& weights,
-                const detail::Positions& bucket, std::vector<detail::Step>& writes) {
-  Tensors flat;
-  std::vector<detail::Step> copies;
-  bool is_copied = true;
-  for (const auto& tensors : replicas) {
-    const auto targets = detail::select(tensors, bucket);
-    flat.push_back(detail::flatten(targets));
-    copies.push_back(detail::each_copy(at::unflatten_dense_tensors(flat.back(), targets), targets));
-    is_copied = is_copied && !flat.back().is_alias_of(targets.front());
-  }
-  const auto numel = flat.front().numel();
-  const auto count = static_cast<std::int64_t>(replicas.size());
-  const auto parts = count > 2 ? count : 1;
-  const auto size = (numel / parts / 16 + 1) * 16;  // aligned
-  for (std::int64_t begin = 0; begin < numel; begin += size) {
-    Tensors part;
-    for (const auto& x : flat) part.push_back(x.narrow(0, begin, std::min(size, numel - begin)));
-    auto mean = part[static_cast<std::size_t>(begin / size)];
-    const auto sum = sum_on(mean.device(), part, weights);
-    const auto divisor = at::scalar_tensor(std::accumulate(weights.begin(), weights.end(), 0.0),
-                                           at::TensorOptions(at::kCPU).dtype(at::kDouble));
-    const detail::Step divide = [mean, part, sum, divisor]() mutable {
-      at::div_out(mean, sum, divisor);
-      for (const auto& x : part) {
-        if (!x.is_same(mean)) x.copy_(mean);
-      }
-    };
-    if (is_copied) {
-      divide();  // in the copies
-    } else {
-      writes.push_back(divide);
-    }
-  }
-  std::ranges::move(copies, std::back_inserter(writes));
-}
-
 }  // namespace
 
 USE_GPU_EXPORT void detail::mirror_modules(const std::vector<c10::Device>& devices,
@@ -272,10 +211,7 @@ USE_GPU_EXPORT void detail::average_gradients_of(const std::vector<ModuleRef>& r
   }
   detail::throw_if_any(what, std::move(differences));
 
-  std::vector<detail::Step> writes;
-  for (const auto& bucket : detail::buckets(gradients.front()))
-    sum_bucket(gradients, weights, bucket, writes);
-  for (const auto& write : writes) write();
+  for (const auto& write : detail::weighted_mean(gradients, weights)) write();
   for (std::size_t i = 0; i < nets.size(); ++i) {
     for (std::size_t k = 0; k < names.size(); ++k)
       parameters[i].at(names[k]).mutable_grad() = gradients[i][k];

@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <torch/torch.h>
+#include <torch/version.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -908,31 +909,33 @@ std::vector<Tensor> results_of_libraries(c10::Device device) {
   at::addbmm_out(output, written, a, b);
   const auto [values, vectors] = at::linalg_eig(square);
   const auto [packed, scales] = at::geqrf(a);
-  return {written,
-          output,
-          at::addbmm(written, a, b),
-          at::dot(a[0][0], a[0][1]),
-          at::vdot(a[0][0], a[0][1]),
-          at::_int_mm(small, small.t()),
+  std::vector<Tensor> results{
+      written,
+      output,
+      at::addbmm(written, a, b),
+      at::dot(a[0][0], a[0][1]),
+      at::vdot(a[0][0], a[0][1]),
+      at::_int_mm(small, small.t()),
+      at::cholesky_inverse(square),
+      at::cholesky_solve(square.narrow(2, 0, 2), square),
+      values,
+      vectors,
+      at::linalg_eigvals(square),
+      packed,
+      scales,
+      at::linalg_householder_product(packed, scales),
+      at::ormqr(packed, scales, torch::rand({3, 6, 2}, device)),
+      at::linalg_solve_triangular(square, torch::rand({2, 1, 5, 7}, device), true),
+      at::linalg_solve_triangular(square, torch::rand({7, 5}, device), true, false),
+      at::fft_fft(a),
+      at::fft_fft(a, 9, 1),
+      at::fft_rfftn(a),
+      at::fft_irfft(at::fft_rfft(a)),
+      at::fft_irfft(at::fft_rfft(a), 5)};
 #if TORCH_VERSION_MINOR < 15  // the newer ones have linalg_cholesky alone
-          at::cholesky(square),
+  results.push_back(at::cholesky(square));
 #endif
-          at::cholesky_inverse(square),
-          at::cholesky_solve(square.narrow(2, 0, 2), square),
-          values,
-          vectors,
-          at::linalg_eigvals(square),
-          packed,
-          scales,
-          at::linalg_householder_product(packed, scales),
-          at::ormqr(packed, scales, torch::rand({3, 6, 2}, device)),
-          at::linalg_solve_triangular(square, torch::rand({2, 1, 5, 7}, device), true),
-          at::linalg_solve_triangular(square, torch::rand({7, 5}, device), true, false),
-          at::fft_fft(a),
-          at::fft_fft(a, 9, 1),
-          at::fft_rfftn(a),
-          at::fft_irfft(at::fft_rfft(a)),
-          at::fft_irfft(at::fft_rfft(a), 5)};
+  return results;
 }
 
 TEST(Libraries, ResultsHaveTheCpusShapes) {

@@ -94,13 +94,20 @@ std::string text_of(const Frame& frame) {
 
 // The program's part of a stack, with lines where there is debug information that LibTorch reads.
 std::vector<Frame> frames_at(const std::vector<void*>& addresses) {
+  using torch::unwind::Mode;
   std::vector<void*> of_program;
   std::ranges::copy_if(addresses, std::back_inserter(of_program), is_of_program);
-  try {
-    return torch::unwind::symbolize(of_program, torch::unwind::Mode::fast);
-  } catch (const std::exception&) {
-    return torch::unwind::symbolize(of_program, torch::unwind::Mode::dladdr);
+  auto frames = [&] {
+    try {
+      return torch::unwind::symbolize(of_program, Mode::fast);
+    } catch (const std::exception&) {
+      return torch::unwind::symbolize(of_program, Mode::dladdr);
+    }
+  }();
+  for (std::size_t i = 0; i < frames.size(); ++i) {  // an offset in the library is no line
+    if (frames[i].filename == library_of(of_program[i])) frames[i].lineno = 0;
   }
+  return frames;
 }
 
 std::string text_at(const std::vector<void*>& addresses) {
@@ -116,8 +123,17 @@ std::string text_at(const std::vector<void*>& addresses) {
   return entry->second;
 }
 
+// Another thread must not wait for Python's lock: the one that holds it may wait for this thread.
+bool is_of_python() {
+  static const auto state =
+      reinterpret_cast<void* (*)()>(dlsym(RTLD_DEFAULT, "PyGILState_GetThisThreadState"));
+  return state != nullptr && state() != nullptr;
+}
+
 struct Place : simulated_cuda_place {
   [[nodiscard]] std::string text() const override {
+    if (!python) return text_at(addresses);
+    if (!is_of_python()) return "";
     const auto python_frames = torch::symbolize({python.get()}).all_frames;
     const auto frame = std::ranges::find_if_not(python_frames, is_of_torch);
     if (frame != python_frames.end()) return text_of(*frame);
@@ -133,8 +149,9 @@ struct Place : simulated_cuda_place {
 
 std::shared_ptr<const simulated_cuda_place> here() {
   auto place = std::make_shared<Place>();
-  place->python =
-      torch::CapturedTraceback::gather(/*python=*/true, /*script=*/false, /*cpp=*/false);
+  if (is_of_python())
+    place->python =
+        torch::CapturedTraceback::gather(/*python=*/true, /*script=*/false, /*cpp=*/false);
   constexpr std::size_t k_deepest = 100;
   place->addresses.resize(k_deepest);
   const int count = backtrace(place->addresses.data(), k_deepest);

@@ -33,7 +33,7 @@ struct Block {
 struct Checker {
   std::mutex mutex;  // not held while places are found or told, for which Python's lock is needed
   ShadowMemory memory;
-  Clock host, host_memory;  // what the host has waited for, and what it may use itself
+  Clock host, host_memory;  // what the host has waited for, and what is done as far as it has seen
   std::array<Clock, k_most_gpus> of_ended_streams;
   std::size_t num_streams = 0;
   std::map<std::uintptr_t, Block> blocks;  // by their begin
@@ -49,6 +49,9 @@ Checker& checker() {
 const void* address_of(std::uintptr_t byte) {
   return reinterpret_cast<const void*>(byte);  // NOLINT(performance-no-int-to-ptr)  an address
 }
+
+// The block that this thread has freed, until it looks whether work is done.
+thread_local const void* just_freed = nullptr;
 
 // The rest expects that the mutex is held, where it does not say otherwise.
 
@@ -193,7 +196,8 @@ void check_host_waits_for_device(int device) {
 
 void check_host_looks(const Clock& clock) {
   if (!is_checked()) return;
-  if (gives_work()) return check_host_waits(clock);
+  just_freed = nullptr;
+  if (gives_work() && !is_in_libtorchs_operation()) return check_host_waits(clock);
   const std::scoped_lock lock(checker().mutex);
   checker().host_memory.join(clock);
   end_watches(checker().host_memory);
@@ -206,16 +210,22 @@ void check_freed(const void* address, std::size_t bytes) {
   checker().memory.forget(begin, begin + bytes);
 }
 
-void check_block(const void* address, std::size_t bytes, bool is_given) {
+void check_block(const void* address, std::size_t bytes, simulated_cuda_block what) {
   const auto device = device_pointer(address);
   if (!is_checked() || !device) return;
   const bool is_of_graph = is_capturing_on(device->device);
   const auto begin = reinterpret_cast<std::uintptr_t>(address), end = begin + bytes;
   const std::scoped_lock lock(checker().mutex);
   auto& blocks = checker().blocks;
-  if (!is_given) {
+  if (what == simulated_cuda_block_freed) {
+    just_freed = address;
     if (const auto found = blocks.find(begin); found != blocks.end())
       found->second.is_given = false;
+    return;
+  }
+  if (what == simulated_cuda_block_released) {
+    // Later than it was freed: the allocator has seen that the streams of record_stream() are done.
+    if (just_freed != address) checker().memory.forget_known(begin, end, checker().host_memory);
     return;
   }
   auto first = blocks.lower_bound(begin);
@@ -225,6 +235,7 @@ void check_block(const void* address, std::size_t bytes, bool is_given) {
 }
 
 bool check_host_access(const void* address, bool writes) {
+  if (!is_checked()) return false;  // in a program's fault handler nothing else may be done
   const auto accessed = host_accesses(address, writes);
   if (!accessed) return false;
   if (const auto& disturbed = *accessed) {

@@ -39,15 +39,16 @@ void check_host_waits_for_device(int device);
 /// The stream is destroyed; its work is not yet known to be done.
 void check_stream_ends(CUstream_st& stream);
 
-/// The host has looked, and seen that the work is done. By a thread that gives no work to GPUs, as
-/// c10d's does that looks for hung work, nobody has waited for it; but host memory may be used again.
+/// The host has looked, and seen that the work is done. Nobody has waited for it, but host memory may
+/// be used again, if LibTorch looks by itself: its allocators within an operation, c10d's thread that
+/// looks for hung work and gives none.
 void check_host_looks(const Clock& clock);
 
 /// The program gives device or pinned memory back.
 void check_freed(const void* address, std::size_t bytes);
 
-/// LibTorch has given a block of its cache to a tensor, or taken it back.
-void check_block(const void* address, std::size_t bytes, bool is_given);
+/// What LibTorch has done with a block of its cache.
+void check_block(const void* address, std::size_t bytes, simulated_cuda_block what);
 
 /// The host's access to this byte has faulted: reports it if it disturbs a copy. False if it is not
 /// pinned memory.

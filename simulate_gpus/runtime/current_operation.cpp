@@ -23,10 +23,16 @@ thread_local Operations operations;
 
 std::atomic<bool (*)()> attach_to_allocator = nullptr;
 std::atomic<bool> is_attached = false;
+// This thread began to use CUDA, maybe in an operation that began before operations were followed.
+thread_local bool has_begun = false;
 
 }  // namespace
 
 bool is_in_operation() { return !is_over && !operations.empty(); }
+
+bool is_in_libtorchs_operation() {
+  return is_in_operation() && operations.back().starts_with("aten::");
+}
 
 std::string current_operation() {
   if (!is_in_operation()) return "";
@@ -41,7 +47,8 @@ std::string current_operation() {
 }
 
 void meet_allocator() {
-  if (attach_to_allocator.load(std::memory_order_relaxed) == nullptr || !is_in_operation()) return;
+  if (attach_to_allocator.load(std::memory_order_relaxed) == nullptr) return;
+  if (!has_begun && !is_in_operation()) return;
   // The other threads wait, so that none allocates unseen.
   static std::mutex mutex;
   const std::scoped_lock lock(mutex);
@@ -65,4 +72,7 @@ void simulated_cuda_leave_operation() {
   if (is_in_operation()) operations.pop_back();
 }
 
-void simulated_cuda_attach_to_allocator(bool (*attach)()) { attach_to_allocator = attach; }
+void simulated_cuda_attach_to_allocator(bool (*attach)()) {
+  attach_to_allocator = attach;
+  has_begun = true;
+}

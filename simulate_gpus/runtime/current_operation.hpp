@@ -11,12 +11,15 @@ namespace simulated_cuda {
 /// Whether this thread is in an operation.
 bool is_in_operation();
 
+/// Whether the innermost is LibTorch's own, not a scope or a call of the program.
+bool is_in_libtorchs_operation();
+
 /// The innermost operation of this thread that does more than allocate, and the outermost where that is another:
 /// "aten::_foreach_mul_ in Optimizer.step#AdamW.step". Empty outside of operations.
 std::string current_operation();
 
-/// By the first operation that asks for the current device, `attach` is called, again until it
-/// returns true. The thread then holds none of LibTorch's locks, and its CUDA is initialized.
+/// By the first operation that asks for the current device, or the first thread that uses CUDA, `attach`
+/// is called, again until it returns true. The thread then holds none of LibTorch's locks.
 void meet_allocator();
 
 /// Whether it has returned true: from then on each block is known.

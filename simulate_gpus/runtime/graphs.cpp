@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "captures.hpp"
+#include "check.hpp"
 #include "counts.hpp"
 #include "errors.hpp"
 #include "streams.hpp"
@@ -70,8 +71,9 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   ++counts().graph_launches;
   for (const auto& add : exec->recording->counted) add();
   if (is_traced()) trace_launch(stream_of(stream), exec->recording->traced);
-  for (const auto& step : exec->recording->steps) step(stream_of(stream));
+  if (is_checked()) submit(stream_of(stream), [] {});  // then it is known what the stream waits for
   for (const auto& check : exec->recording->checked) check(stream_of(stream));
+  for (const auto& step : exec->recording->steps) step(stream_of(stream));
   return cudaSuccess;
 }
 

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <mutex>
 
 #include "check.hpp"
 #include "device_memory.hpp"
@@ -15,6 +16,10 @@ namespace simulated_cuda {
 namespace {
 
 struct sigaction previous;
+std::mutex previous_mutex;
+
+// A fault that is not ours: that handler may pass it on to this one, and this one steps aside for good.
+std::atomic<bool> was_passed_on = false;
 
 void on_fault(int signal, siginfo_t* info, void* context) {
   constexpr greg_t k_write = 2;  // bit of the page fault's error code
@@ -30,8 +35,6 @@ void on_fault(int signal, siginfo_t* info, void* context) {
     static_cast<void>(!write(STDERR_FILENO, line, static_cast<std::size_t>(size)));
     ::signal(signal, SIG_DFL);  // the same instruction now ends the program
   } else {
-    // Once: that handler may pass it on to this one.
-    static std::atomic<bool> was_passed_on = false;
     was_passed_on.exchange(true) ? static_cast<void>(::signal(signal, SIG_DFL))
                                  : static_cast<void>(sigaction(signal, &previous, nullptr));
   }
@@ -40,6 +43,8 @@ void on_fault(int signal, siginfo_t* info, void* context) {
 }  // namespace
 
 void report_host_access() {
+  if (was_passed_on) return;
+  const std::scoped_lock lock(previous_mutex);
   struct sigaction installed {};
   sigaction(SIGSEGV, nullptr, &installed);
   if ((installed.sa_flags & SA_SIGINFO) != 0 && installed.sa_sigaction == on_fault) return;

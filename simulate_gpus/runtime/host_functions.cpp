@@ -4,23 +4,29 @@
 // not for the stream (TensorPipe does), so a thread waits for the stream in its place.
 #include <cuda_runtime_api.h>
 
+#include <functional>
 #include <system_error>
 #include <thread>
-#include <utility>
 
 #include "check.hpp"
 #include "errors.hpp"
+#include "interface.hpp"
 #include "streams.hpp"
 
 using namespace simulated_cuda;
 
 namespace {
 
-cudaError_t call_in(CUstream_st& stream, Work call) {
-  submit(stream, [call = std::move(call), clock = clock_of(stream)] {
+void give(CUstream_st& stream, const Work& call) {
+  if (is_checked()) submit(stream, [] {});  // then the clock has what the stream waits for
+  submit(stream, [call, clock = clock_of(stream)] {
     check_host_waits(clock);
     call();
   });
+}
+
+cudaError_t call_in(CUstream_st& stream, const Work& call) {
+  give(stream, call);
   try {  // the queue outlives the stream
     std::thread([moment = Moment{stream.queue, stream.queue->end()}] { moment.finish(); }).detach();
     return cudaSuccess;
@@ -38,8 +44,11 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void*
   SIMULATED_CUDA_ENTER();
   CUstream_st& stream = stream_of(handle);
   const Work call = [=] { function(data); };
-  if (const auto capture = stream.capture.load()) {
-    record(*capture, stream, call);
+  if (is_captured(stream)) {
+    const std::function<void(cudaStream_t)> at_launch = [call](cudaStream_t launched) {
+      give(*launched, call);
+    };
+    simulated_cuda_record_submission(handle, &at_launch);
     return cudaSuccess;
   }
   return call_in(stream, call);

@@ -99,16 +99,16 @@ void simulated_cuda_count_collective(cudaStream_t stream, const char* name, std:
 void simulated_cuda_record(cudaStream_t stream, const std::function<void()>* step,
                            const std::function<void()>* undo);
 
-/// Whether LibTorch's memory and operations are to be followed (simulate_gpus --summary), by the
-/// functions below.
+/// Whether LibTorch's memory and operations are to be followed (simulate_gpus --summary, --check,
+/// --trace=FILE), by the functions below.
 bool simulated_cuda_is_followed();
 
 /// This thread is in an operation, or a scope of the program, until it leaves it.
 void simulated_cuda_enter_operation(const char* name);
 void simulated_cuda_leave_operation();
 
-/// `attach` is called by the first operation that asks for its device, and again until it returns
-/// true. LibTorch has initialized CUDA by then, and the thread holds none of its locks.
+/// `attach` is called by this thread, or by an operation of another, when it asks for its device, and
+/// again until it returns true. The thread holds none of LibTorch's locks.
 void simulated_cuda_attach_to_allocator(bool (*attach)());
 
 /// What became of a block of LibTorch's caching allocator, of as many bytes as were requested: given

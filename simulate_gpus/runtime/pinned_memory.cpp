@@ -34,9 +34,11 @@ void add(const void* address, std::size_t bytes) {
   pinned().ranges[static_cast<const char*>(address)] = bytes;
 }
 
-bool remove(const void* address) {
+// Its size; 0 if it is none.
+std::size_t remove(const void* address) {
   const std::scoped_lock lock(pinned().mutex);
-  return pinned().ranges.erase(static_cast<const char*>(address)) > 0;
+  const auto range = pinned().ranges.extract(static_cast<const char*>(address));
+  return range ? range.mapped() : 0;
 }
 
 }  // namespace
@@ -78,8 +80,10 @@ cudaError_t cudaFreeHost(void* address) {
   SIMULATED_CUDA_ENTER();
   if (address == nullptr) return cudaSuccess;
   finish_all();
-  if (!remove(address)) return fail(cudaErrorInvalidValue);
-  if (!release_watched(address)) std::free(address);
+  const std::size_t bytes = remove(address);
+  if (bytes == 0) return fail(cudaErrorInvalidValue);
+  check_freed(address, bytes);
+  if (!is_checked() || !release_watched(address)) std::free(address);
   return cudaSuccess;
 }
 
@@ -94,7 +98,7 @@ cudaError_t cudaHostRegister(void* address, std::size_t bytes, unsigned) {
 cudaError_t cudaHostUnregister(void* address) {
   SIMULATED_CUDA_ENTER();
   finish_all();
-  return remove(address) ? cudaSuccess : fail(cudaErrorHostMemoryNotRegistered);
+  return remove(address) > 0 ? cudaSuccess : fail(cudaErrorHostMemoryNotRegistered);
 }
 
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* address) {

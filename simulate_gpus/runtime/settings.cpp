@@ -8,7 +8,6 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <sstream>
 #include <string_view>
 
@@ -63,16 +62,6 @@ std::vector<int> visible_cards(int num_cards) {
   return visible;
 }
 
-// The file of this process.
-std::string file_of_process(std::string_view text) {
-  const auto colon = text.find(':');
-  if (colon == text.npos) return "";
-  std::filesystem::path file = text.substr(colon + 1);
-  if (number(text.substr(0, colon), pid_t{0}) == getpid()) return file;
-  const std::string extension = file.extension();
-  return file.replace_extension(std::to_string(getpid()) + extension);
-}
-
 Settings read() {
   Settings settings;
   settings.num_cards = std::clamp(number(variable("SIMULATE_GPUS"), 0), 0, k_most_gpus);
@@ -84,7 +73,7 @@ Settings read() {
   settings.summary = !variable("SIMULATE_GPUS_SUMMARY").empty();
   settings.dry_run = !variable("SIMULATE_GPUS_DRY_RUN").empty();
   settings.trace = !variable("SIMULATE_GPUS_TRACE").empty();
-  settings.trace_file = file_of_process(variable("SIMULATE_GPUS_TRACE_FILE"));
+  settings.trace_file = variable("SIMULATE_GPUS_TRACE_FILE");
   settings.check = !variable("SIMULATE_GPUS_CHECK").empty();
   std::istringstream ignored{std::string(variable("SIMULATE_GPUS_IGNORE"))};
   for (std::string name; std::getline(ignored, name, ',');)

@@ -18,6 +18,7 @@ void ShadowMemory::split(std::uintptr_t place) {
 
 void ShadowMemory::access(std::uintptr_t begin, std::uintptr_t end, const Access& access,
                           bool writes, const Clock& known, const Conflict& conflict) {
+  if (begin >= end) return;
   split(begin);
   split(end);
   const auto is_known = [&](const Access& earlier) {
@@ -52,6 +53,21 @@ void ShadowMemory::forget(std::uintptr_t begin, std::uintptr_t end) {
   split(begin);
   split(end);
   segments_.erase(segments_.lower_bound(begin), segments_.lower_bound(end));
+}
+
+void ShadowMemory::forget_known(std::uintptr_t begin, std::uintptr_t end, const Clock& known) {
+  if (begin >= end) return;
+  split(begin);
+  split(end);
+  const auto is_known = [&](const Access& access) {
+    return known.knows(access.stream, access.number);
+  };
+  const auto last = segments_.lower_bound(end);
+  for (auto at = segments_.lower_bound(begin); at != last; ++at) {
+    Segment& segment = at->second;
+    std::erase_if(segment.reads, is_known);
+    if (segment.write.operation && is_known(segment.write)) segment.write = {};
+  }
 }
 
 }  // namespace simulated_cuda

@@ -36,6 +36,9 @@ class ShadowMemory {
   /// The bytes are given back.
   void forget(std::uintptr_t begin, std::uintptr_t end);
 
+  /// The accesses to the bytes that the clock knows order themselves before whatever comes.
+  void forget_known(std::uintptr_t begin, std::uintptr_t end, const Clock& known);
+
  private:
   struct Segment {
     std::uintptr_t end;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "tensor_memory.hpp"
 
-#include <algorithm>
 #include <array>
 #include <mutex>
+#include <unordered_map>
 
 #include "check.hpp"
 #include "current_operation.hpp"
@@ -18,6 +18,7 @@ namespace {
 // Never destroyed: LibTorch frees tensors until the very end of a process.
 struct Tensors {
   std::mutex mutex;  // the last: callers hold locks of LibTorch's allocator
+  std::unordered_map<const void*, std::uint64_t> live;
   std::array<std::uint64_t, k_most_gpus> live_bytes{};
   std::array<TensorPeak, k_most_gpus> peaks;
 };
@@ -42,14 +43,15 @@ bool simulated_cuda_is_followed() { return settings().summary || is_checked() ||
 
 void simulated_cuda_note_block(int device, const void* address, std::uint64_t bytes,
                                simulated_cuda_block what) {
+  check_block(address, bytes, what);
   if (what == simulated_cuda_block_released) return;  // it was live until its owner freed it
-  check_block(address, bytes, /*is_given=*/what == simulated_cuda_block_given);
   const std::scoped_lock lock(tensors().mutex);
   auto& live = tensors().live_bytes[static_cast<std::size_t>(device)];
   if (what == simulated_cuda_block_given) {
+    tensors().live[address] = bytes;
     live += bytes;
-  } else {
-    live -= std::min(live, bytes);  // of one that was there before the program was followed, none
+  } else if (const auto given = tensors().live.extract(address)) {  // else before it was followed
+    live -= given.mapped();
   }
   trace_memory(device, "tensors", live);
   TensorPeak& peak = tensors().peaks[static_cast<std::size_t>(device)];

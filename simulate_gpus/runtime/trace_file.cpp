@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <mutex>
 
 #include "settings.hpp"
@@ -21,6 +22,18 @@ constexpr char k_units[] =
     "Lengths are units, not times: a copy lasts one unit a byte, an event 1, any other work 1,000; "
     "giving work takes the host 10. Order and dependencies are those of a GPU with these units.";
 
+// SIMULATE_GPUS_TRACE_FILE names the process that writes the file itself; others, also the children
+// of fork, write one with their number. "1234:/tmp/trace.json", "/tmp/trace.5678.json".
+std::string file_of_process() {
+  const std::string& text = settings().trace_file;
+  const auto colon = text.find(':');
+  std::filesystem::path file = text.substr(colon + 1);
+  const std::string process = std::to_string(getpid());
+  if (text.substr(0, colon) == process) return file;
+  const std::string extension = file.extension();
+  return file.replace_extension(process + extension);
+}
+
 std::string event_of(char phase, const std::pair<int, int>& place, const std::string& fields) {
   return std::string("{\"ph\":\"") + phase + '"' + field("pid", place.first) +
          field("tid", place.second) + fields + '}';
@@ -32,8 +45,8 @@ class TraceFile {
  public:
   TraceFile()
       : owner_(getpid()),
-        descriptor_(
-            open(settings().trace_file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
+        file_(file_of_process()),
+        descriptor_(open(file_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
     if (descriptor_ < 0) give_up();
     const std::string first =
         event_of('M', {k_host_process, k_first_row},
@@ -78,12 +91,13 @@ class TraceFile {
 
  private:
   void give_up() {
-    std::fprintf(stderr, "simulate_gpus: the trace %s cannot be written: %s\n",
-                 settings().trace_file.c_str(), std::strerror(errno));
+    std::fprintf(stderr, "simulate_gpus: the trace %s cannot be written: %s\n", file_.c_str(),
+                 std::strerror(errno));
     close(std::exchange(descriptor_, -1));
   }
 
   pid_t owner_;
+  std::string file_;
   int descriptor_;
   std::string beginning_, buffer_;
 };

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "watched_memory.hpp"
 
+#include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <iterator>
 #include <map>
 #include <mutex>
@@ -43,12 +45,30 @@ auto find(const void* address) {
   return byte < found->first + found->second.bytes ? found : blocks.end();
 }
 
+std::uintptr_t page_size() {
+  static const auto bytes = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+// The first byte of the page.
+std::uintptr_t page_of(std::uintptr_t byte) { return byte / page_size() * page_size(); }
+
+void set_rights(std::uintptr_t begin, std::uintptr_t end, int rights) {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr)  an address
+  mprotect(reinterpret_cast<void*>(begin), end - begin, rights);
+}
+
 // Reading disturbs what is written, writing disturbs all.
 void protect(const char* seen, const Block& block) {
-  const int rights = block.watches.empty()                                ? PROT_READ | PROT_WRITE
-                     : std::ranges::any_of(block.watches, &Watch::writes) ? PROT_NONE
-                                                                          : PROT_READ;
-  mprotect(const_cast<char*>(seen), block.bytes, rights);
+  const auto begin = reinterpret_cast<std::uintptr_t>(seen);
+  set_rights(begin, begin + block.bytes, PROT_READ | PROT_WRITE);
+  for (const bool writes : {false, true}) {
+    for (const Watch& use : block.watches) {
+      if (use.writes == writes)
+        set_rights(page_of(use.begin), page_of(use.end - 1) + page_size(),
+                   writes ? PROT_NONE : PROT_READ);
+    }
+  }
 }
 
 void drop(const char* seen, Block& block, const auto& condition) {
@@ -58,11 +78,44 @@ void drop(const char* seen, Block& block, const auto& condition) {
   protect(seen, block);
 }
 
+// These bytes are watched no more.
+void leave_out(const char* seen, Block& block, std::uintptr_t begin, std::uintptr_t end) {
+  std::vector<Watch> left;
+  for (const Watch& use : block.watches) {
+    for (const auto& [from, to] : {std::pair(use.begin, std::min(use.end, begin)),
+                                   std::pair(std::max(use.begin, end), use.end)}) {
+      if (from >= to) continue;
+      Watch& part = left.emplace_back(use);
+      part.begin = from;
+      part.end = to;
+    }
+  }
+  all().num_watches += left.size() - block.watches.size();
+  block.watches = std::move(left);
+  protect(seen, block);
+}
+
+// A child of fork has a copy of its own, which nobody watches.
+void separate_child() {
+  for (auto& [seen, block] : all().blocks) {
+    auto* const address = const_cast<char*>(seen);
+    mmap(address, block.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+         0);
+    std::memcpy(address, block.own, block.bytes);
+    munmap(std::exchange(block.own, address), block.bytes);
+    block.watches.clear();
+  }
+  all().num_watches = 0;
+  all().mutex.unlock();
+}
+
 }  // namespace
 
 void* allocate_watched(std::size_t bytes) {
-  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  bytes = (bytes + page - 1) / page * page;
+  static const int has_handlers =
+      pthread_atfork([] { all().mutex.lock(); }, [] { all().mutex.unlock(); }, separate_child);
+  static_cast<void>(has_handlers);
+  bytes = page_of(bytes + page_size() - 1);
   const int file = memfd_create("pinned memory", MFD_CLOEXEC);
   if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0) return nullptr;
   const auto map = [&] {
@@ -84,7 +137,7 @@ bool release_watched(void* address) {
   const Block& block = found->second;
   all().num_watches -= block.watches.size();
   munmap(address, block.bytes);
-  munmap(block.own, block.bytes);
+  if (block.own != address) munmap(block.own, block.bytes);
   all().blocks.erase(found);
   return true;
 }
@@ -100,7 +153,7 @@ void watch(Watch watch) {
   const std::scoped_lock lock(all().mutex);
   // NOLINTNEXTLINE(performance-no-int-to-ptr)  an address
   const auto found = find(reinterpret_cast<const void*>(watch.begin));
-  if (found == all().blocks.end()) return;
+  if (found == all().blocks.end() || watch.begin >= watch.end) return;
   report_host_access();
   found->second.watches.push_back(std::move(watch));
   ++all().num_watches;
@@ -125,8 +178,12 @@ std::optional<std::optional<Watch>> host_accesses(const void* address, bool writ
   for (const Watch& use : block.watches) {
     if (use.begin <= byte && byte < use.end && (writes || use.writes)) disturbed = use;
   }
-  // Also where it disturbs nothing, and only shares a page with what is watched.
-  drop(seen, block, [](const Watch&) { return true; });
+  const auto page = page_of(byte), next_page = page + page_size();
+  if (disturbed) {
+    drop(seen, block, [=](const Watch& use) { return use.begin < next_page && page < use.end; });
+  } else {  // what it does not disturb, and only shares the page
+    leave_out(seen, block, page, next_page);
+  }
   return std::optional(disturbed);
 }
 

@@ -169,6 +169,11 @@ class WillItFit(unittest.TestCase):
             self.assertEqual(f"{int(cublas[1]) / (1 << 20):.3g}", f"{float(workspace):.3g}".replace("8.1", "8.12"))
             self.assertIn(f"keeps about 1 GiB for its driver and a context (so does --gpu), and LibTorch {workspace} MiB for each stream that uses cuBLAS", ran.stderr)
 
+    def test_peak_has_the_tensor_that_first_used_the_gpu(self):
+        make = "torch.ops.aten.ones.default([1000], device=torch.device('cuda'))"  # as in C++: without torch.cuda's look before
+        ran = run("--summary", "1", sys.executable, "-c", f"import torch; x = {make}; y = {make}; del x; z = {make}")
+        self.assertEqual(peaks(ran.stderr)["cuda:0"][0], 2 * 4000, ran.stderr)
+
     def test_a_dry_run_touches_no_memory(self):
         ran = run("--summary", "--dry-run", "--gpu", "h200", "1", sys.executable, "-W", "ignore", "-c", BIG)
         self.assertEqual(ran.returncode, 0, ran.stderr)

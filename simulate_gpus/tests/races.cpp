@@ -3,6 +3,7 @@
 // Programs with a race each, and the same without: simulate_gpus --check reports the former, with both
 // places, and is silent on the latter. (races.py has more.)
 #include <ATen/cuda/CUDAEvent.h>
+#include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
@@ -118,19 +119,32 @@ TEST(Check, FindsRacesOfRuntimeCalls) {
   });
 }
 
-// A stream's function is called when the work before it is done.
+// A stream's function is called when the work before it is done, in a graph too.
 TEST(Check, LetsAStreamsFunctionReadTheResult) {
   std::array<int, 2> lines{};
-  const Race race = [](bool, auto&) {
+  const Race race = [](bool in_graph, auto&) {
+    const c10::cuda::CUDAStreamGuard guard(side());
     const at::Tensor x = ones(), host = pinned();
+    at::cuda::CUDAGraph graph;
+    if (in_graph) graph.capture_begin();
     host.copy_(x, /*non_blocking=*/true);
     static float* values = nullptr;
     values = host.data_ptr<float>();
-    const auto stream = c10::cuda::getCurrentCUDAStream();
     cudaLaunchHostFunc(
-        stream, [](void*) { values[0] += 1; }, nullptr);
-    stream.synchronize();
+        side(), [](void*) { values[0] += 1; }, nullptr);
+    if (in_graph) graph.capture_end();
+    if (in_graph) graph.replay();
+    side().synchronize();
     EXPECT_EQ(values[0], 2);
+  };
+  for (const bool in_graph : {false, true}) EXPECT_EQ(report_of(race, in_graph, lines), "");
+}
+
+TEST(Check, TakesMemorySetsOfNothing) {
+  std::array<int, 2> lines{};
+  const Race race = [](bool, auto&) {
+    const at::Tensor x = ones();
+    for (const std::size_t bytes : {0, 16}) cudaMemset(x.data_ptr(), 0, bytes);
   };
   EXPECT_EQ(report_of(race, true, lines), "");
 }

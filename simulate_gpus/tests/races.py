@@ -233,6 +233,42 @@ def unfinished_collective(ordered):
     work.wait()
 
 
+# LibTorch's allocators look by themselves whether work is done: nobody has waited for it.
+def batch_copied_ahead(ordered):
+    current = None
+    for _ in range(3):
+        with torch.cuda.stream(SIDE):
+            following = torch.ones(N).pin_memory().to("cuda", non_blocking=True)  # first
+        if ordered:
+            HOST().wait_stream(SIDE)
+        if current is not None:
+            current.sum().item()  # second
+        current = following
+
+
+def result_after_allocations(ordered):
+    x = ones()
+    SIDE.wait_stream(HOST())
+    with torch.cuda.stream(SIDE):
+        y = x.sqrt()  # first
+    x.record_stream(SIDE)
+    del x
+    ones(), ones(), ones()
+    if ordered:
+        HOST().wait_stream(SIDE)
+    return y + 1  # second
+
+
+def half_of_pinned_memory_rewritten(ordered):
+    host = torch.ones(2, 10 * N, pin_memory=True)
+    x = host[0].to("cuda", non_blocking=True)  # first
+    host[1].fill_(2)
+    if ordered:
+        HOST().synchronize()
+    host[0].fill_(2)  # second
+    return x
+
+
 RACES = [value for value in list(globals().values())
          if inspect.isfunction(value) and value.__module__ == __name__ and value is not ones]
 

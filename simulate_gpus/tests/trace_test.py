@@ -95,6 +95,18 @@ runtime.cudaFree(memory)
 """
 
 
+# Children of fork, which the parent makes before it uses a GPU itself.
+FORKED = """
+import os, torch
+assert torch.cuda.device_count() == 1
+for child in range(2):
+    if os.fork() == 0:
+        torch.ones(4, device="cuda")
+        raise SystemExit
+assert [os.wait()[1] for child in range(2)] == [0, 0]
+"""
+
+
 def end(piece):
     return piece["ts"] + piece["dur"]
 
@@ -246,6 +258,15 @@ class Trace(unittest.TestCase):
             self.compare(events, log.read_text())
             calls |= {event["args"]["call"] for event in events if event.get("cat") == "collective"}
         self.assertEqual(calls, {"ncclAllReduce of 1000 float32, sum", "ncclSend of 1000 float32", "ncclRecv of 1000 float32"})
+
+    def test_has_a_file_for_each_child_of_fork(self):
+        self.needs_torch()
+        ran = run(f"--trace={self.folder / 'trace.json'}", "1", sys.executable, "-c", FORKED)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        files = [*self.folder.glob("trace.*.json")]
+        self.assertEqual(len(files), 2)
+        for file in files:
+            self.assertEqual([event["name"] for event in self.read(file.name) if event["ph"] == "X"], ["aten::fill_"])
 
     def test_orders_blocking_streams(self):
         relative = subprocess.run([SIMULATE_GPUS, "--trace=trace.json", "1", sys.executable, "-c", BLOCKING], cwd=self.folder,

@@ -99,8 +99,8 @@ void leave_out(const char* seen, Block& block, std::uintptr_t begin, std::uintpt
 void separate_child() {
   for (auto& [seen, block] : all().blocks) {
     auto* const address = const_cast<char*>(seen);
-    mmap(address, block.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
-         0);
+    constexpr int k_flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+    if (mmap(address, block.bytes, PROT_READ | PROT_WRITE, k_flags, -1, 0) == MAP_FAILED) continue;
     std::memcpy(address, block.own, block.bytes);
     munmap(std::exchange(block.own, address), block.bytes);
     block.watches.clear();

@@ -36,7 +36,7 @@ class ShadowMemory {
   /// The bytes are given back.
   void forget(std::uintptr_t begin, std::uintptr_t end);
 
-  /// The accesses to the bytes that the clock knows order themselves before whatever comes.
+  /// Of the accesses to the bytes, those that the clock knows are over and disturb nothing any more.
   void forget_known(std::uintptr_t begin, std::uintptr_t end, const Clock& known);
 
  private:

@@ -9,41 +9,24 @@
 //   }
 //   const auto parts = use_gpu::split_batch(host_batch, devices);      // for data parallelism
 //
-// Taken are std::vector, array, map, unordered_map, pair, tuple and optional, torch::OrderedDict,
-// torch::data::Example, and any nesting of these. Everything else does not compile. For to_device a type of your own may
-// be nested too, if its namespace has an overload of to_device(const Mine&, c10::Device).
+// Taken is what each_tensor.hpp lists, nested as you like. Everything else does not compile. For
+// to_device a type of your own may be nested too, if its namespace has an overload of
+// to_device(const Mine&, c10::Device).
 #pragma once
 
+#include <use_gpu/each_tensor.hpp>
 #include <use_gpu/tensor.hpp>
 
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <optional>
-#include <string>
-#include <tuple>
 #include <type_traits>
 #include <unordered_map>
-#include <utility>
 #include <vector>
-
-namespace torch {
-template <typename Key, typename Value>
-class OrderedDict;
-namespace data {
-template <typename Data, typename Target>
-struct Example;  // <torch/data/example.h> takes seconds to compile
-}
-}  // namespace torch
 
 namespace USE_GPU_EXPORT use_gpu {
 namespace detail {
-
-template <class, template <class...> class>
-inline constexpr bool is_a = false;
-template <class... T, template <class...> class Template>
-inline constexpr bool is_a<Template<T...>, Template> = true;
 
 // Calls the overload of the type's own namespace, if there is one: ours are hidden here.
 namespace own_overload {
@@ -53,49 +36,6 @@ T call(const T& x, c10::Device device) requires std::same_as<decltype(to_device(
   return to_device(x, device);
 }
 }  // namespace own_overload
-
-/// x, with visit(tensor) in place of each defined tensor in it, and visit(value) in place of what is of
-/// no type that is known here, if visit takes it.
-template <class T, class Visit>
-T with_each_tensor(const T& x, Visit&& visit) {
-  constexpr bool is_plain =
-      std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_same_v<T, std::string>;
-  const auto inside = [&](const auto& element) { return with_each_tensor(element, visit); };
-  if constexpr (std::is_same_v<T, at::Tensor>) {
-    return x.defined() ? visit(x) : x;
-  } else if constexpr (is_a<T, std::vector>) {
-    T all;
-    all.reserve(x.size());
-    for (const auto& element : x) all.push_back(inside(element));
-    return all;
-  } else if constexpr (is_a<T, std::map>) {
-    T all(x.key_comp());
-    for (const auto& [key, element] : x) all.emplace_hint(all.end(), key, inside(element));
-    return all;
-  } else if constexpr (is_a<T, std::unordered_map>) {
-    T all(x.bucket_count(), x.hash_function(), x.key_eq());
-    for (const auto& [key, element] : x) all.emplace(key, inside(element));
-    return all;
-  } else if constexpr (is_a<T, torch::OrderedDict>) {
-    T all(x.key_description());
-    for (const auto& element : x) all.insert(element.key(), inside(element.value()));
-    return all;
-  } else if constexpr (is_a<T, std::optional>) {
-    return x ? T(inside(*x)) : T();
-  } else if constexpr (requires { std::tuple_size<T>::value; }) {  // array, pair, tuple
-    return std::apply([&](const auto&... element) { return T{inside(element)...}; }, x);
-  } else if constexpr (is_a<T, torch::data::Example>) {
-    if constexpr (requires { x.target; }) {
-      return T{inside(x.data), inside(x.target)};
-    } else {
-      return T{inside(x.data)};
-    }
-  } else if constexpr (!is_plain && requires { visit(x); }) {
-    return visit(x);
-  } else {
-    return x;
-  }
-}
 
 /// Moves the tensors of one batch, each once, by move(x), and what has an overload of its own.
 template <class Move>

@@ -20,6 +20,7 @@
 #include <exception>
 #include <iterator>
 #include <memory>
+#include <utility>
 
 namespace USE_GPU_EXPORT use_gpu {
 namespace detail {

@@ -3,7 +3,7 @@
 
 Usage: python distributed_data_parallel.py PROGRAM GPUS        PROGRAM: distributed_data_parallel_worker
        GPUS  how many this process sees: with any, a rank for each, by NCCL; else 3 and 4 ranks, by Gloo
-Each rank trains in Python first (this script, under torchrun) and writes what it saw; then in C++.
+Each rank trains in Python first (this script, under torchrun) and writes what it saw; then it becomes PROGRAM.
 Exits with 77, which CTest shows as "Skipped", where this Python has no torch or no safetensors.
 """
 import importlib.util
@@ -85,7 +85,7 @@ def train(case, folder):
     save_file(seen, os.path.join(folder, f"{case}.{size}.{rank}.safetensors"))
 
 
-def train_all(folder):
+def train_all(folder, program):
     from datetime import timedelta
     import torch
     import torch.distributed as dist
@@ -96,6 +96,7 @@ def train_all(folder):
     for case in CASES if torch.cuda.is_available() else [*CASES, "sparse"]:
         train(case, folder)
     dist.destroy_process_group()
+    os.execve(program, [program, "--gtest_filter=*Python.*"], dict(os.environ, FOLDER=folder))
 
 
 def main():
@@ -107,13 +108,11 @@ def main():
     own = dict(os.environ, OMP_NUM_THREADS="1")
     with tempfile.TemporaryDirectory() as folder:
         for ranks in [gpus] if gpus else [3, 4]:
-            torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
-            subprocess.run([*torchrun, os.path.abspath(__file__), "--train", folder], env=own, check=True)
-            subprocess.run([*torchrun, "--no-python", program, "--gtest_filter=*Python.*"],
-                           env=dict(own, FOLDER=folder), check=True)
+            subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}",
+                            os.path.abspath(__file__), "--train", folder, program], env=own, check=True)
 
 
 if sys.argv[1] == "--train":
-    train_all(sys.argv[2])
+    train_all(*sys.argv[2:])
 else:
     main()

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
-#include <map>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -15,6 +13,7 @@
 #include "reports.hpp"
 #include "settings.hpp"
 #include "shadow_memory.hpp"
+#include "tensor_blocks.hpp"
 #include "watched_memory.hpp"
 
 namespace simulated_cuda {
@@ -23,21 +22,13 @@ namespace {
 using Ranges = std::vector<simulated_cuda_range>;
 using Operation = std::shared_ptr<const CheckedOperation>;
 
-// A piece of memory that LibTorch has given to a tensor.
-struct Block {
-  std::uintptr_t end;
-  std::uint64_t number;  // 0: of a graph's own memory, which is given and taken within the graph
-  bool is_given;
-};
-
 struct Checker {
   std::mutex mutex;  // not held while places are found or told, for which Python's lock is needed
   ShadowMemory memory;
   Clock host, host_memory;  // what the host has waited for, and what is done as far as it has seen
   std::array<Clock, k_most_gpus> of_ended_streams;
   std::size_t num_streams = 0;
-  std::map<std::uintptr_t, Block> blocks;  // by their begin
-  std::uint64_t num_blocks = 0;
+  TensorBlocks blocks;
 };
 
 Checker& checker() {
@@ -54,14 +45,6 @@ const void* address_of(std::uintptr_t byte) {
 thread_local const void* just_freed = nullptr;
 
 // The rest expects that the mutex is held, where it does not say otherwise.
-
-std::uint64_t block_at(std::uintptr_t byte) {
-  const auto& blocks = checker().blocks;
-  const auto after = blocks.upper_bound(byte);
-  if (after == blocks.begin()) return 0;
-  const auto& [begin, block] = *std::prev(after);
-  return byte < block.end && block.is_given ? block.number : 0;
-}
 
 // Begins an operation of the stream, or a look at it.
 Clock& known_by(CUstream_st& stream) {
@@ -93,11 +76,15 @@ void check(CUstream_st& stream, const Operation& operation, const Ranges& ranges
     const std::scoped_lock lock(checker().mutex);
     Clock& known = known_by(stream);
     const std::uint64_t number = known.next(*stream.clock_number);
-    Clock known_of_host = known;
-    known_of_host.join(checker().host_memory);
     for (const auto& [begin, end, writes] : ranges) {
       const bool is_on_device = device_pointer(address_of(begin)).has_value();
-      const Access access{operation, *stream.clock_number, number, block_at(begin)};
+      Clock known_of_host;
+      if (!is_on_device) {
+        known_of_host = known;
+        known_of_host.join(checker().host_memory);
+      }
+      const Access access{operation, *stream.clock_number, number,
+                          checker().blocks.number_at(begin)};
       checker().memory.access(
           begin, end, access, writes, is_on_device ? known : known_of_host,
           [&, begin = begin, writes = writes](const Access& earlier, bool earlier_wrote) {
@@ -132,7 +119,7 @@ struct InGraph {
   [[nodiscard]] bool has_lost_memory() const {
     const std::scoped_lock lock(checker().mutex);
     for (std::size_t i = 0; i < ranges.size(); ++i) {
-      if (blocks[i] != 0 && block_at(ranges[i].begin) != blocks[i]) return true;
+      if (blocks[i] != 0 && checker().blocks.number_at(ranges[i].begin) != blocks[i]) return true;
     }
     return false;
   }
@@ -152,7 +139,8 @@ void check_operation(CUstream_st& stream, const char* name,
   InGraph use{operation, std::move(copied), {}};
   {
     const std::scoped_lock lock(checker().mutex);
-    for (const auto& range : use.ranges) use.blocks.push_back(block_at(range.begin));
+    for (const auto& range : use.ranges)
+      use.blocks.push_back(checker().blocks.number_at(range.begin));
   }
   record_check(*capture, std::move(use));
 }
@@ -216,11 +204,9 @@ void check_block(const void* address, std::size_t bytes, simulated_cuda_block wh
   const bool is_of_graph = is_capturing_on(device->device);
   const auto begin = reinterpret_cast<std::uintptr_t>(address), end = begin + bytes;
   const std::scoped_lock lock(checker().mutex);
-  auto& blocks = checker().blocks;
   if (what == simulated_cuda_block_freed) {
     just_freed = address;
-    if (const auto found = blocks.find(begin); found != blocks.end())
-      found->second.is_given = false;
+    checker().blocks.take_back(begin);
     return;
   }
   if (what == simulated_cuda_block_released) {
@@ -228,10 +214,7 @@ void check_block(const void* address, std::size_t bytes, simulated_cuda_block wh
     if (just_freed != address) checker().memory.forget_known(begin, end, checker().host_memory);
     return;
   }
-  auto first = blocks.lower_bound(begin);
-  if (first != blocks.begin() && std::prev(first)->second.end > begin) --first;
-  blocks.erase(first, blocks.lower_bound(end));
-  blocks[begin] = {end, is_of_graph ? 0 : ++checker().num_blocks, true};
+  checker().blocks.give(begin, end, is_of_graph);
 }
 
 bool check_host_access(const void* address, bool writes) {

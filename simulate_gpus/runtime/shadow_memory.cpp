@@ -5,6 +5,13 @@
 #include <utility>
 
 namespace simulated_cuda {
+namespace {
+
+auto known_to(const Clock& clock) {
+  return [&clock](const Access& access) { return clock.knows(access.stream, access.number); };
+}
+
+}  // namespace
 
 // Afterwards no segment has the place inside.
 void ShadowMemory::split(std::uintptr_t place) {
@@ -21,9 +28,7 @@ void ShadowMemory::access(std::uintptr_t begin, std::uintptr_t end, const Access
   if (begin >= end) return;
   split(begin);
   split(end);
-  const auto is_known = [&](const Access& earlier) {
-    return known.knows(earlier.stream, earlier.number);
-  };
+  const auto is_known = known_to(known);
   std::uintptr_t place = begin;
   for (auto at = segments_.lower_bound(begin); place < end; ++at) {
     const bool is_new = at == segments_.end() || at->first > place;
@@ -59,9 +64,7 @@ void ShadowMemory::forget_known(std::uintptr_t begin, std::uintptr_t end, const 
   if (begin >= end) return;
   split(begin);
   split(end);
-  const auto is_known = [&](const Access& access) {
-    return known.knows(access.stream, access.number);
-  };
+  const auto is_known = known_to(known);
   const auto last = segments_.lower_bound(end);
   for (auto at = segments_.lower_bound(begin); at != last; ++at) {
     Segment& segment = at->second;

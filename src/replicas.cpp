@@ -95,8 +95,8 @@ void make_equal(const std::vector<Module*>& nets, const std::vector<NamedTensors
   detail::Pairs moves;  // new data, and whose it is to be
   for (std::size_t i = 0; i < nets.size(); ++i) {
     Tensors gradients;
-    std::size_t k = 0;
-    for (const auto& x : detail::distinct_tensors(structures[i])) {  // as many as of the first
+    for (std::size_t k = 0;  // as many as of the first
+         const auto& x : detail::distinct_tensors(structures[i])) {
       const auto& value = values[k++];
       if (x.grad().defined() && !same_device(x.grad().device(), devices[i]))
         gradients.push_back(x.grad());
@@ -122,8 +122,8 @@ Tensors checked_gradients(const NamedTensors& parameters, const std::vector<std:
   Tensors gradients;
   for (const auto& name : names) {
     const auto& parameter = parameters.at(name);
-    gradients.push_back(parameter.grad().defined() ? parameter.grad() : at::zeros_like(parameter));
-    const auto& x = gradients.back();
+    const auto& grad = parameter.grad();
+    const auto& x = gradients.emplace_back(grad.defined() ? grad : at::zeros_like(parameter));
     if (!detail::trouble_with(x).empty() || x.scalar_type() != parameter.scalar_type()) {
       differences.push_back(name + "'s gradient in " + replica + " is " + describe(x) +
                             ", not dense or not of the parameter's dtype");

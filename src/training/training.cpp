@@ -237,11 +237,8 @@ TrainingState load_training(ModuleRef net, Optimizer& optimizer,
     if (!value.defined() && name == "generator.cpu") loading.writes.refuse(name + " is missing");
     if (!value.defined()) continue;
     try {
-      auto copy = [&] {
-        const std::lock_guard lock(generator.mutex());
-        return generator.clone();  // looks at the value
-      }();
-      copy.set_state(value);
+      const std::lock_guard lock(generator.mutex());
+      generator.clone().set_state(value);  // looks at the value
       generator_states.emplace(name, value.clone());
     } catch (const c10::Error&) {
       loading.writes.refuse(name + " is not the state of such a generator");

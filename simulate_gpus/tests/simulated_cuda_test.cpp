@@ -12,7 +12,13 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
-#include <torch/torch.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/cuda.h>
+#include <torch/nested.h>
+#include <torch/nn/functional/activation.h>
+#include <torch/nn/modules.h>
+#include <torch/nn/utils.h>
+#include <torch/optim.h>
 #include <torch/version.h>
 #include <unistd.h>
 

@@ -95,9 +95,8 @@ void make_equal(const std::vector<Module*>& nets, const std::vector<NamedTensors
   detail::Pairs moves;  // new data, and whose it is to be
   for (std::size_t i = 0; i < nets.size(); ++i) {
     Tensors gradients;
-    for (std::size_t k = 0;  // as many as of the first
-         const auto& x : detail::distinct_tensors(structures[i])) {
-      const auto& value = values[k++];
+    for (std::size_t k = 0; const auto& x : detail::distinct_tensors(structures[i])) {
+      const auto& value = values[k++];  // all networks have as many
       if (x.grad().defined() && !same_device(x.grad().device(), devices[i]))
         gradients.push_back(x.grad());
       const bool stays = same_device(x.device(), devices[i]);

@@ -78,8 +78,8 @@ struct TransferSite {
 
 /// What a TransferLedger is to record.
 struct LedgerOptions {
-  /// Also where in the program each transfer was asked for. A transfer then takes
-  /// about 30,000 instructions more. If the last act of a function is the transfer, an optimizing compiler may
+  /// Also where in the program each transfer was asked for. A transfer then takes about 30,000
+  /// instructions more. If the last act of a function is the transfer, an optimizing compiler may
   /// replace that call by a jump; then the function's caller is named.
   bool call_sites = false;
 };

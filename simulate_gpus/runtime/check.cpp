@@ -78,7 +78,7 @@ void check(CUstream_st& stream, const Operation& operation, const Ranges& ranges
     const std::uint64_t number = known.next(*stream.clock_number);
     for (const auto& [begin, end, writes] : ranges) {
       const bool is_on_device = device_pointer(address_of(begin)).has_value();
-      Clock known_of_host;
+      Clock known_of_host;  // for its own memory: also what it has seen done
       if (!is_on_device) {
         known_of_host = known;
         known_of_host.join(checker().host_memory);

@@ -110,6 +110,8 @@ if __name__ == "__main__":
     torch.multiprocessing.spawn(work, nprocs=2)
 """
 
+needs_torch = unittest.skipUnless(importlib.util.find_spec("torch"), "this Python has no torch")
+
 
 def run(*arguments, **environment):
     kept = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
@@ -280,41 +282,37 @@ class Program(unittest.TestCase):
     def test_trains_as_on_the_cpu(self):
         self.compare(TRAIN)
 
-    def needs_torch(self):
-        if importlib.util.find_spec("torch") is None:
-            self.skipTest("this Python has no torch")
-
+    @needs_torch
     def test_gives_the_values_of_eager_code(self):
-        self.needs_torch()
         with tempfile.TemporaryDirectory() as folder:  # TorchScript reads its functions' source
             Path(folder, "program.py").write_text(WAYS)
             ran = run("1", sys.executable, "-W", "ignore", Path(folder, "program.py"))
         self.assertEqual(ran.stdout, "equal\n", ran.stderr)
 
+    @needs_torch
     def test_cannot_launch_what_nvrtc_compiled(self):
-        self.needs_torch()
         ran = run("1", sys.executable, "-c", COMPILED)
         added, filled, values = ran.stdout.splitlines()
         self.assertRegex(added, "the CUDA kernel my_add.* was launched, which simulated GPUs cannot run", ran.stderr)
         self.assertIn("the CUDA kernel my_fill was launched, which simulated GPUs cannot run", filled)
         self.assertEqual(values, "[2.0, 2.0, 2.0, 2.0]")  # all works again
 
+    @needs_torch
     def test_counts_what_nvrtc_compiled_in_a_dry_run(self):
-        self.needs_torch()
         ran = run("--summary", "--dry-run", "1", sys.executable, "-c",
                   "import torch; torch.ones(4, device='cuda', dtype=torch.cfloat).exp()")
         self.assertEqual(rows(ran.stderr)["kernels"], [2], ran.stderr)  # that of ones, and exp's
 
+    @needs_torch
     def test_sends_tensors_by_rpc(self):
-        self.needs_torch()
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, "program.py").write_text(RPC)
             ran = run("1", sys.executable, "-W", "ignore", Path(folder, "program.py"), Path(folder, "rendezvous"))
         self.assertEqual(ran.stdout, "tensor([2., 2., 2.], device='cuda:0')\n", ran.stderr)
 
+    @needs_torch
     def test_trains_in_python(self):
         script = Path(__file__).with_name("train.py")
-        self.needs_torch()
         self.compare(sys.executable, "-W", "ignore", script)
 
     def test_is_summed_up(self):

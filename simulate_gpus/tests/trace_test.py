@@ -3,7 +3,6 @@
 
 Usage: as simulate_gpus_test.py
 """
-import importlib.util
 import json
 import re
 import subprocess
@@ -12,7 +11,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from simulate_gpus_test import SIMULATE_GPUS, TRAIN, rows, run
+from simulate_gpus_test import SIMULATE_GPUS, TRAIN, needs_torch, rows, run
 
 HOST, FIRST_ROW = 16, 1000  # the host's process, and stream 0 or thread 0 of each; a GPU's process has its number
 FIELDS = {  # by phase
@@ -214,10 +213,6 @@ class Trace(unittest.TestCase):
                 self.assertEqual(max((event["args"]["bytes"] for event in events if event["ph"] == "C"
                                       and (event["name"], event["pid"]) == (name, int(device))), default=0), number(peak), summary)
 
-    def needs_torch(self):
-        if importlib.util.find_spec("torch") is None:
-            self.skipTest("this Python has no torch")
-
     def test_has_what_a_training_program_does_each_time_the_same(self):
         events, summary = self.trace("1", TRAIN, "1")
         self.compare(events, summary)
@@ -225,8 +220,8 @@ class Trace(unittest.TestCase):
         for phase in "MXsf":  # which thread frees a tensor first, counters show
             self.assertEqual([e for e in again if e["ph"] == phase], [e for e in events if e["ph"] == phase])
 
+    @needs_torch
     def test_has_streams_and_graphs_computed_and_dry(self):
-        self.needs_torch()
         for mode in ([], ["--dry-run"]):
             events, summary = self.trace(*mode, "2", sys.executable, "-W", "ignore", "-c", STREAMS)
             self.compare(events, summary)
@@ -243,8 +238,8 @@ class Trace(unittest.TestCase):
             for launch, inside in zip(launches, branches):
                 self.assertTrue(launch["ts"] < inside["ts"] and end(inside) < end(launch))
 
+    @needs_torch
     def test_has_a_file_for_each_rank(self):
-        self.needs_torch()
         (self.folder / "ranks.py").write_text(RANKS)
         ran = run("--summary", f"--trace={self.folder / 'trace.json'}", "2", sys.executable, "-m", "torch.distributed.run",
                   "--standalone", "--nproc-per-node", "2", "--log-dir", self.folder / "logs", "--redirects", "2",
@@ -259,8 +254,8 @@ class Trace(unittest.TestCase):
             calls |= {event["args"]["call"] for event in events if event.get("cat") == "collective"}
         self.assertEqual(calls, {"ncclAllReduce of 1000 float32, sum", "ncclSend of 1000 float32", "ncclRecv of 1000 float32"})
 
+    @needs_torch
     def test_has_a_file_for_each_child_of_fork(self):
-        self.needs_torch()
         ran = run(f"--trace={self.folder / 'trace.json'}", "1", sys.executable, "-c", FORKED)
         self.assertEqual(ran.returncode, 0, ran.stderr)
         files = [*self.folder.glob("trace.*.json")]

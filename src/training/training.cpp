@@ -238,7 +238,7 @@ TrainingState load_training(ModuleRef net, Optimizer& optimizer,
     if (!value.defined()) continue;
     try {
       const std::lock_guard lock(generator.mutex());
-      generator.clone().set_state(value);  // looks at the value
+      generator.clone().set_state(value);  // throws where it cannot take it
       generator_states.emplace(name, value.clone());
     } catch (const c10::Error&) {
       loading.writes.refuse(name + " is not the state of such a generator");

@@ -230,24 +230,24 @@ TEST(Mirror, SaysWhatIsNotAlikeAndMovesNothing) {
        "sparse is not dense in replica 1"},
   };
   const std::vector<c10::Device> devices{try_gpu(), try_gpu()};
-  for (const auto& [change, difference] : cases) {
+  for (const auto& other : cases) {
     std::vector<NetPointer> made;
     const auto make = [&] {
       auto net = std::make_shared<Net>();
       net->register_module("child", linear());
       const bool last = !made.empty();
-      if (difference.starts_with("tied") && !last)
+      if (other.difference.starts_with("tied") && !last)
         net->register_parameter("tied", torch::ones({2, 2}));
-      if (last) change(*net);
+      if (last) other.change(*net);
       made.push_back(net);
       return net;
     };
     try {
       (void)mirror(devices, make);
-      ADD_FAILURE() << "nothing was thrown: " << difference;
+      ADD_FAILURE() << "nothing was thrown: " << other.difference;
     } catch (const ParameterError& error) {
       const auto& all = error.differences();
-      EXPECT_NE(std::find(all.begin(), all.end(), difference), all.end()) << error.what();
+      EXPECT_NE(std::find(all.begin(), all.end(), other.difference), all.end()) << error.what();
       EXPECT_LE(std::string(error.what()).size(), 400U);
     }
     for (const auto& x : made[0]->parameters()) EXPECT_TRUE(x.is_cpu());

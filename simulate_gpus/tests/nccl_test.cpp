@@ -205,7 +205,7 @@ struct Context {
 
 template <class T>
 void enqueue(const Step& step, std::size_t index, Context& context) {
-  const auto [rank, size] = std::pair(context.rank, context.size);
+  const int rank = context.rank, size = context.size;
   std::vector<T> input;
   for (std::size_t i = 0; i < input_count(step, size); ++i)
     input.push_back(static_cast<T>(static_cast<float>(given(index, rank, i))));

@@ -105,7 +105,9 @@ std::vector<Frame> frames_at(Dwfl* process, Dwarf_Addr address) {
   dwarf_cu_info(unit->cu, nullptr, &kind, nullptr, &split, nullptr, nullptr, nullptr);
   std::vector<Dwarf_Die> functions;
   add_functions(kind == DW_UT_skeleton ? split : *unit, address - bias, functions);
-  if (functions.empty()) return {frame};  // without them a line may be an inlined function's
+  // Clang's -g1 leaves out functions into which nothing is inlined: the line is theirs. Where the
+  // split file is not found, it may be an inlined function's.
+  if (functions.empty() && kind == DW_UT_skeleton) return {frame};
   if (Dwarf_Line* const line = dwarf_getsrc_die(unit, address - bias)) {
     dwarf_lineno(line, &frame.line);
     frame.file = file_name(dwarf_linesrc(line, nullptr, nullptr));

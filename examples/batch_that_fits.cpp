@@ -33,7 +33,7 @@ int main() {
   std::cout << report;
   if (size < wanted) {
     std::cout << "A batch of " << wanted << " needs about "
-              << (report.peak_allocated_bytes >> 20) * (wanted / size) << " MiB, the GPU has "
-              << (*report.total_bytes >> 20) << " MiB.\n";
+              << (report.peak_allocated_bytes >> 20) * static_cast<std::uint64_t>(wanted / size)
+              << " MiB, the GPU has " << (*report.total_bytes >> 20) << " MiB.\n";
   }
 }

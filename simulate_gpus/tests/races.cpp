@@ -144,7 +144,7 @@ TEST(Check, TakesMemorySetsOfNothing) {
   std::array<int, 2> lines{};
   const Race race = [](bool, auto&) {
     const at::Tensor x = ones();
-    for (const std::size_t bytes : {0, 16}) cudaMemset(x.data_ptr(), 0, bytes);
+    for (const std::size_t bytes : {0U, 16U}) cudaMemset(x.data_ptr(), 0, bytes);
   };
   EXPECT_EQ(report_of(race, true, lines), "");
 }

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """LibTorch's own tests of torch.distributed by NCCL, which are in its wheel: each with a rank for each GPU.
 
-Usage: simulate_gpus N python3 distributed_test.py [--tenth | NAME...]        --tenth: every tenth of them
+Usage: simulate_gpus N python3 distributed_test.py [NAME...]
+Without names a tenth of them; all, if TEST_SEED is set (sampling.py).
 """
 import multiprocessing
 import os
@@ -13,6 +14,8 @@ from collections import Counter
 
 import torch
 
+from sampling import sampled
+
 SIZE = int(os.environ["SIMULATE_GPUS"])
 FOLDER = tempfile.TemporaryDirectory(prefix="distributed_test.")
 for folder in ("barrier", "test_dir", "init_dir"):
@@ -23,7 +26,7 @@ os.environ |= {"BACKEND": "nccl", "WORLD_SIZE": str(SIZE), "TEMP_DIR": FOLDER.na
 from torch.testing._internal import common_distributed  # noqa: E402
 from torch.testing._internal.distributed.distributed_test import DistributedTest, TestDistBackend  # noqa: E402
 
-# It trains large convolutions: seconds on GPUs, here more than half an hour for each rank and core.
+# It trains large convolutions: seconds on GPUs, here more than half an hour for each rank and core. Only by its name.
 common_distributed.TIMEOUT_OVERRIDE["test_ddp_uneven_inputs"] = 6 * 3600
 # Tests that are made for one number of ranks, and fail with another on real GPUs too.
 MADE_FOR = {"test_ddp_profiling_execution_trace": 2}
@@ -71,11 +74,8 @@ class Result(unittest.TestResult):
 
 def main():
     names = unittest.defaultTestLoader.getTestCaseNames(NcclTest)
-    names = [name for name in names if MADE_FOR.get(name, SIZE) == SIZE]
-    if sys.argv[1:] == ["--tenth"]:
-        names = names[::10]
-    elif sys.argv[1:]:
-        names = sys.argv[1:]
+    names = [name for name in names if MADE_FOR.get(name, SIZE) == SIZE and name != "test_ddp_uneven_inputs"]
+    names = sys.argv[1:] or sampled(names, 10)
     result = Result()
     unittest.TestSuite(NcclTest(name) for name in names).run(result)
     print(f"LibTorch {torch.__version__}, {SIZE} ranks:",

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: MIT
+"""Which cases of a long table a test takes: a part, always the same; or all of them, with random numbers that the
+environment variable TEST_SEED chooses (scripts/test --full sets it to the day)."""
+import os
+import random
+
+SEED = os.environ.get("TEST_SEED")
+
+
+def seed(default):
+    """For the random numbers of the inputs."""
+    return int(SEED) if SEED else default
+
+
+def sampled(cases, part):
+    """One in `part` of them, in their order."""
+    cases = list(cases)
+    if SEED:
+        print(f"all {len(cases)} cases, with seed {SEED}")
+        return cases
+    chosen = sorted(random.Random(0).sample(range(len(cases)), -(-len(cases) // part)))
+    return [cases[i] for i in chosen]

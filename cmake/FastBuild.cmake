@@ -1,6 +1,10 @@
-# What makes this project's own builds fast: ccache, where it is installed, and precompiled headers. A project that
-# adds this one has its own ways: there nothing here has an effect.
+# What makes this project's own builds fast: ccache and mold, where they are installed, and precompiled headers. A
+# project that adds this one has its own ways: there nothing here has an effect.
 if(PROJECT_IS_TOP_LEVEL)
+  find_program(USE_GPU_MOLD mold DOC "mold, which links faster")
+  if(USE_GPU_MOLD)
+    add_link_options($<$<LINK_LANGUAGE:CXX>:-fuse-ld=mold>)
+  endif()
   find_program(USE_GPU_CCACHE ccache DOC "ccache, which keeps compiled sources")
   if(USE_GPU_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
     # BASEDIR, NOHASHDIR: another clone finds what this one has compiled. The size is above that of all presets, with
@@ -37,7 +41,7 @@ function(use_gpu_precompile_for target)
   get_target_property(sources ${target} SOURCES)
   list(FILTER sources INCLUDE REGEX "\\.cpp$")
   foreach(source IN LISTS sources)
-    file(STRINGS ${source} large REGEX "#include <(torch/|gtest)")
+    file(STRINGS ${source} large REGEX "#include (<torch/|<gtest|\"fault_actions)")
     if(NOT large)
       set_property(SOURCE ${source} PROPERTY SKIP_PRECOMPILE_HEADERS ON)
     endif()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """A library exports from use_gpu:: only what the public headers declare, and from other code only
-templates and inline functions of the C++ library and of LibTorch, whose headers export them.
+templates and inline functions of the C++ library, of LibTorch and of spdlog, whose headers export them.
 
 Usage: exported_names.py INCLUDE_FOLDER LIBRARY..."""
 import re
@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SHARED = re.compile(r"^(std|__gnu_cxx|c10|at|torch|caffe2|c10d)::")
+SHARED = re.compile(r"^(std|__gnu_cxx|c10|at|torch|caffe2|c10d|spdlog)::")
 
 
 def declared_words(folder):

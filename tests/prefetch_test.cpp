@@ -261,7 +261,7 @@ TEST(Prefetch, TakesWhatToDeviceTakes) {
   for (const auto device : some_devices()) {
     for (const auto& [name, x] : kinds) {
       std::vector<Batch> batches(3, {x});
-      const auto run = [&, &name = name, &x = x] {  // Clang 14 takes none by itself
+      const auto run = [&] {
         for (auto& batch : prefetch(batches, device)) {
           const auto expected = to_device(x, device);
           const auto& found = batch[0];

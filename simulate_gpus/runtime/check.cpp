@@ -87,7 +87,7 @@ void check(CUstream_st& stream, const Operation& operation, const Ranges& ranges
                           checker().blocks.number_at(begin)};
       checker().memory.access(
           begin, end, access, writes, is_on_device ? known : known_of_host,
-          [&, begin = begin, writes = writes](const Access& earlier, bool earlier_wrote) {
+          [&](const Access& earlier, bool earlier_wrote) {
             if (bugs.empty() || bugs.back().first != earlier.operation) {
               bugs.push_back({"race", earlier.operation, operation,
                               text_of(begin, earlier, earlier_wrote, writes, access.block)});

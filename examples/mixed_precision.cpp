@@ -28,8 +28,8 @@ int main() {
   const auto train = [&](at::ScalarType dtype) {
     if (!device.is_cpu()) at::accelerator::resetPeakStats(device.index());
     torch::manual_seed(1);
-    torch::nn::Sequential net(torch::nn::Linear(64, 512), torch::nn::ReLU(),
-                              torch::nn::Linear(512, 1));
+    const torch::nn::Linear output(512, 1), hidden(64, 512);
+    torch::nn::Sequential net(hidden, torch::nn::ReLU(), output);
     use_gpu::place(net, device);
     torch::optim::SGD sgd(net->parameters(), /*lr=*/0.1);
     use_gpu::GradScaler scaler({.enabled = dtype == torch::kHalf});

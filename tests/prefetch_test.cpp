@@ -208,11 +208,77 @@ TEST(Prefetch, IsExplicitAndCounted) {
   EXPECT_EQ(ledger.count(TransferDirection::host_to_device).bytes, 5U * 8000);
 }
 
-TEST(Prefetch, LeavesAloneWhatIsThere) {
+// A loader that fills one tensor again and again.
+struct Refilled {
+  struct Iterator {
+    Refilled* loader;
+    int number;
+    Batch operator*() const { return {loader->x, loader->x.slice(0, 10, 20)}; }
+    Iterator& operator++() {
+      loader->x.fill_(++number);
+      return *this;
+    }
+    bool operator==(const Iterator& other) const { return number == other.number; }
+  };
+  Iterator begin() {
+    x.zero_();
+    return {this, 0};
+  }
+  Iterator end() { return {this, 8}; }
+  at::Tensor x;
+};
+
+TEST(Prefetch, GivesEachBatchTheValuesThatTheLoaderGaveItAndWaitsForNothing) {
+  for (const auto device : some_devices()) {
+    std::vector<at::Tensor> kinds{torch::empty({1000}), torch::empty({1000}, device),
+                                  torch::empty({1000}, try_all_gpus().back())};
+    if (num_gpus() > 0) {
+      kinds.push_back(torch::empty({1000}).pin_memory());
+      // Memory that is somebody else's altogether.
+      kinds.push_back(torch::from_blob(kinds.back().data_ptr(), {1000}));
+    }
+    for (auto& x : kinds) {
+      for (const int depth : {1, 2, 100}) {
+        Refilled loader{x};
+        EXPECT_EQ(first_values(loader, device, depth), up_to(8))
+            << describe(x) << " to " << device << ", " << depth << " ahead";
+      }
+    }
+  }
+}
+
+TEST(Prefetch, CopiesWhatIsOnTheDeviceOnceAndWaitsForNothing) {
+  if (!test::simulated()) GTEST_SKIP() << "needs simulated GPUs, which count";
+  const auto waits = [] {
+    return test::runtime_count("device synchronizations") +
+           test::runtime_count("stream synchronizations") +
+           test::runtime_count("event synchronizations");
+  };
+  const auto copies = [] { return test::runtime_count("within a device copies"); };
+  std::vector<Batch> batches(20, {torch::ones({1000}, gpu()), torch::ones({10}).pin_memory()});
+  const auto copies_before = copies(), waits_before = waits();
+  for (auto& batch : prefetch(batches, gpu())) static_cast<void>(batch[0] + 1);
+  EXPECT_EQ(copies() - copies_before, 20);
+  EXPECT_EQ(waits(), waits_before);
+}
+
+TEST(Prefetch, LetsGoOfABatchThatCannotBeSent) {
+  for (const auto device : some_devices()) {
+    if (device.is_cpu()) continue;
+    std::vector<Batch> batches{{torch::ones({1000}), torch::ones({2}, torch::kMeta)}};
+    const auto before = memory_report(device).allocated_bytes;
+    auto range = prefetch(batches, device);
+    EXPECT_THROW(static_cast<void>(range.begin()), c10::NotImplementedError);
+    EXPECT_EQ(memory_report(device).allocated_bytes, before);
+  }
+}
+
+TEST(Prefetch, LeavesAloneWhatIsOnTheCpu) {
   for (const auto device : some_devices()) {
     std::vector<Batch> batches{{torch::ones({2}, device), torch::ones({2}), at::Tensor()}};
     for (auto& batch : prefetch(batches, device)) {
-      EXPECT_TRUE(batch[0].is_same(batches[0][0]));
+      EXPECT_EQ(batch[0].is_same(batches[0][0]), device.is_cpu());
+      EXPECT_TRUE(batch[0].equal(batches[0][0]));
       EXPECT_TRUE(same_device(batch[1].device(), device));
       EXPECT_FALSE(batch[2].defined());
     }

@@ -31,8 +31,11 @@ class Sender {
   /// ArgumentError for a depth below 1, DeviceError if the device is not there.
   Sender(c10::Device device, int depth);
 
-  /// x on the device: through pinned memory and without waiting if it is on the host; the same one
-  /// if it is there already.
+  /// How many batches may be ahead: none where they pass unchanged.
+  [[nodiscard]] int depth() const { return depth_; }
+
+  /// A copy of x on the device, with the values that x has now; on the CPU as to_device. Through
+  /// pinned memory and without waiting if x is on the host.
   at::Tensor send(const at::Tensor& x);
 
   /// What was sent since the last call. Its destruction waits for nothing.
@@ -48,6 +51,7 @@ class Sender {
 
  private:
   c10::Device device_;
+  int depth_ = 0;
   std::optional<c10::Stream> stream_;  // none on the CPU
   std::shared_ptr<Sent> next_;
 };
@@ -60,7 +64,7 @@ class Prefetch {
   using Batch = std::remove_cvref_t<decltype(*std::declval<Source&>())>;
 
   Prefetch(Loader& loader, c10::Device device, int depth)
-      : loader_(loader), device_(device), depth_(depth), sender_(device, depth) {}
+      : loader_(loader), device_(device), sender_(device, depth) {}
   ~Prefetch() {  // what is under way is left to the program's end: LibTorch may be gone
     if (Sender::is_exiting()) static_cast<void>(new auto(std::move(queue_)));
   }
@@ -105,7 +109,7 @@ class Prefetch {
 
   // Sends batches until so many are under way; then hands over the first.
   void advance() {
-    while (std::ssize(queue_) <= depth_ && source_) fetch();
+    while (std::ssize(queue_) <= sender_.depth() && source_) fetch();
     if (!queue_.empty()) return sender_.receive(*queue_.front().sent);
     if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   }
@@ -120,13 +124,13 @@ class Prefetch {
       queue_.push_back({std::move(batch), sender_.sent()});
     } catch (...) {
       error_ = std::current_exception();
+      static_cast<void>(sender_.sent());  // what was sent of the failed batch
       source_.reset();
     }
   }
 
   Loader& loader_;
   c10::Device device_;
-  int depth_;
   Sender sender_;
   std::optional<Source> source_;  // none once it is over
   bool is_started_ = false;
@@ -139,7 +143,12 @@ class Prefetch {
 /// A range of the loader's batches on the device, in order, for one `for` loop at a time. While the
 /// program uses one batch, the next ones, at most `depth`, are copied: through pinned memory, in a
 /// stream of its own. Only the streams that use a batch wait for its copy. Sparse, nested and
-/// quantized tensors travel as by to_device. On the CPU the batches pass unchanged.
+/// quantized tensors travel as by to_device. On the CPU the batches pass unchanged, none ahead.
+///
+/// A batch has the values that it had when the loader gave it, also if the loader refills its
+/// tensors. So each tensor is copied: one in host memory once more there, pinned or not; one that is
+/// on the device already once there, in the current stream. A type of your own is read ahead too:
+/// its to_device must not return tensors that the loader refills.
 ///
 /// A batch may be used in the stream that is current when the loop reaches it. It lives until the
 /// loop goes on; its tensors may be kept longer. The loader must live as long as the loop. Leaving

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <ostream>
+#include <unordered_set>
 #include <utility>
 
 #include "device/device_check.hpp"
@@ -20,13 +21,18 @@
 namespace USE_GPU_EXPORT use_gpu {
 namespace {
 
-// These tensors, tied ones once, each followed by its gradient if it has one; and their names.
-std::vector<std::pair<std::string, at::Tensor>> with_gradients(const detail::NamedTensors& named) {
+// The parameters and buffers, tied ones once, each followed by its gradient if it has one; and their
+// names, which need not be different.
+std::vector<std::pair<std::string, at::Tensor>> with_gradients(const torch::nn::Module& net) {
   std::vector<std::pair<std::string, at::Tensor>> all;
-  for (const auto& name : detail::distinct_names(named)) {
-    const auto& x = named.at(name);
-    all.emplace_back(name, x);
-    if (x.grad().defined()) all.emplace_back("the gradient of " + name, x.grad());
+  std::unordered_set<at::TensorImpl*> seen;
+  for (const auto& tensors : {net.named_parameters(), net.named_buffers()}) {
+    for (const auto& named : tensors) {
+      const auto& x = named.value();
+      if (!x.defined() || !seen.insert(x.unsafeGetTensorImpl()).second) continue;
+      all.emplace_back(named.key(), x);
+      if (x.grad().defined()) all.emplace_back("the gradient of " + named.key(), x.grad());
+    }
   }
   return all;
 }
@@ -40,8 +46,8 @@ void place(ModuleRef net, c10::Device device, std::optional<at::ScalarType> dtyp
     throw ArgumentError("place: " + std::string(c10::getDtypeNames(*dtype).first) +
                         " is not a floating point dtype; integers keep theirs.");
   }
-  const auto named = detail::named_tensors_of(module);
-  if (named.empty() && module.children().empty()) {
+  const auto all = with_gradients(module);
+  if (all.empty() && module.children().empty()) {
     log_message(LogLevel::warning, "place(" + detail::clipped(module.name(), 60) +
                                        "): nothing registered: was register_module forgotten?");
   }
@@ -51,7 +57,7 @@ void place(ModuleRef net, c10::Device device, std::optional<at::ScalarType> dtyp
 
   // First the copies: they can fail (no memory, no kernel), but change nothing.
   std::vector<at::Tensor> moving;
-  for (const auto& [name, x] : with_gradients(named)) {
+  for (const auto& [name, x] : all) {
     if (device.is_meta() && !x.is_meta()) {
       throw ArgumentError("place: " + name + " is on " + x.device().str() +
                           ", and LibTorch moves no parameter to meta, which has no values. Make "
@@ -64,7 +70,7 @@ void place(ModuleRef net, c10::Device device, std::optional<at::ScalarType> dtyp
   detail::swap_data(moving, detail::data_on(device, moving, dtype), [&] {
     module.to(device);
     // Module::to is virtual; overrides may move tensors elsewhere or replace them.
-    for (const auto& [name, x] : with_gradients(detail::named_tensors_of(module))) {
+    for (const auto& [name, x] : with_gradients(module)) {
       if (same_device(x.device(), device)) continue;
       throw DeviceError("place: " + name + " went to " + x.device().str() + " instead of " +
                         device.str() + ": does a module override to()?");

@@ -42,7 +42,7 @@ void save_parameters(ConstModuleRef net, const fs::path& file) {
 }
 
 LoadReport load_parameters(ModuleRef net, const fs::path& file, const LoadOptions& options) {
-  detail::PendingWrites pending{detail::named_tensors_of(net.get())};
+  detail::PendingWrites pending{detail::named_tensors_of(net.get()), /*may_be_expanded=*/true};
   const detail::TensorFileReader reader("load_parameters", file);
   std::map<std::string, const detail::StoredTensor*> stored_as;  // by the network's names
   for (const auto& stored : reader.tensors()) {

@@ -233,6 +233,27 @@ TEST(Place, WorksInInferenceModeWithoutMakingTheNetworkReadOnly) {
   train(net, optimizer, try_gpu());  // writes parameters and batch norm's buffers
 }
 
+TEST(Place, MovesAParameterAndABufferOfOneNameAndUndoesBoth) {
+  struct Failing : Net {
+    void to(c10::Device device, bool non_blocking) override {
+      torch::nn::Module::to(device, non_blocking);
+      if (fails) throw std::runtime_error("no");
+    }
+    bool fails = false;
+  } net;
+  net.register_parameter("both", torch::ones({2}));
+  net.register_buffer("both", torch::zeros({3}));
+  for (const auto device : {try_gpu(), cpu()}) {
+    place(net, device);
+    expect_all_on(net, device);
+    EXPECT_EQ(placement(net).tensors().size(), 2U);
+  }
+  net.fails = true;
+  const Snapshot before(net);
+  EXPECT_THROW(place(net, try_gpu()), std::runtime_error);
+  EXPECT_EQ(Snapshot(net).all, before.all);
+}
+
 TEST(Place, AcceptsHoldersModulesAndPointers) {
   torch::nn::Linear holder(3, 1);
   place(holder, try_gpu());

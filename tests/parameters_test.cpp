@@ -13,6 +13,7 @@
 #include <use_gpu/network.hpp>
 #include <use_gpu/tensor.hpp>
 #include <use_gpu/tensor_file.hpp>
+#include <use_gpu/training.hpp>
 #include <use_gpu/transfers.hpp>
 
 #include <fstream>
@@ -340,6 +341,32 @@ TEST(Parameters, IgnoreTheDeviceScopeAroundThem) {
   EXPECT_TRUE(placement(net).single_device().is_cpu());
 }
 
+// LibTorch allows both names.
+TEST(Parameters, RefuseABufferOfAParametersName) {
+  Net net;
+  net.register_parameter("one", torch::ones({2}));
+  net.register_parameter("both", torch::ones({2}));
+  net.register_buffer("both", torch::zeros({3}));
+  const ScratchFolder folder;
+  const auto file = folder / "net.safetensors";
+  save_tensors({{"one", torch::zeros({2})}, {"both", torch::zeros({2})}}, file);
+  torch::optim::SGD sgd(net.parameters(), 0.1);
+  TrainingState state;
+  for (const std::function<void()>& refused : std::vector<std::function<void()>>{
+           [&] { static_cast<void>(read_parameters(net)); },
+           [&] {
+             write_parameters(net, {{"one", torch::zeros({2})}});
+           },
+           [&] { load_parameters(net, file, {.allow_missing = true}); },
+           [&] { save_parameters(net, folder / "other"); },
+           [&] { save_training(net, sgd, state, folder / "other"); },
+           [&] { static_cast<void>(load_training(net, sgd, file)); }}) {
+    EXPECT_TRUE(has(error_of<ParameterError>(refused), "both is a parameter and a buffer"));
+    EXPECT_TRUE(net.named_parameters()["one"].equal(torch::ones({2})));
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder / "other"));
+}
+
 TEST(Parameters, RefuseAnEmptyHolder) {
   const torch::nn::Linear empty = nullptr;
   error_of<ArgumentError>([&] { (void)read_parameters(empty); });
@@ -525,6 +552,24 @@ TEST(LoadParameters, PassesWhatRenameThrows) {
       .rename = [](const std::string&) -> std::string { throw Mine("mine"); }};
   EXPECT_THROW(load_parameters(net, folder / "model", options), Mine);
   EXPECT_EQ(w.sum().item<float>(), 0);
+}
+
+// Such tensors repeat what they have in memory.
+TEST(LoadParameters, ReadsWhatWasSavedOfAnExpandedBuffer) {
+  const ScratchFolder folder;
+  for (const auto device : {cpu(), try_gpu()}) {
+    Net saved, net;
+    const auto values = torch::arange(3).view({3, 1}).to(device);
+    saved.register_buffer("expanded", values.expand({3, 4}));
+    net.register_buffer("expanded", torch::zeros_like(values).expand({3, 4}));
+    save_parameters(saved, folder / "net");
+    load_parameters(net, folder / "net");
+    EXPECT_TRUE(net.buffers()[0].equal(saved.buffers()[0]));
+    EXPECT_EQ(net.buffers()[0].stride(1), 0);
+    save_tensors({{"expanded", torch::arange(12).view({3, 4})}}, folder / "other");
+    EXPECT_TRUE(has(error_of<ParameterError>([&] { load_parameters(net, folder / "other"); }),
+                    "overlaps itself"));
+  }
 }
 
 TEST(LoadParameters, TakesOneOfTheTiedNames) {

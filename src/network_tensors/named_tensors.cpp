@@ -18,9 +18,17 @@ namespace use_gpu::detail {
 
 NamedTensors named_tensors_of(const torch::nn::Module& net) {
   NamedTensors all;
-  for (const auto& x : net.named_parameters()) all.emplace(x.key(), x.value());
-  for (const auto& x : net.named_buffers()) all.emplace(x.key(), x.value());
-  std::erase_if(all, [](const auto& x) { return !x.second.defined(); });
+  Differences differences;
+  for (const auto& tensors : {net.named_parameters(), net.named_buffers()}) {
+    for (const auto& x : tensors) {
+      if (x.value().defined() && !all.emplace(x.key(), x.value()).second)
+        differences.push_back(x.key() + " is a parameter and a buffer");
+    }
+  }
+  throw_if_any(
+      "The network has one name for two tensors, of which a file or a set of values can hold "
+      "one; register them under different names",
+      std::move(differences));
   return all;
 }
 

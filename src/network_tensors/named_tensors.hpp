@@ -19,7 +19,7 @@ namespace use_gpu::detail {
 
 using NamedTensors = std::map<std::string, at::Tensor>;
 
-/// Parameters and buffers that are defined.
+/// Parameters and buffers that are defined. ParameterError if one of each has the same name.
 [[nodiscard]] NamedTensors named_tensors_of(const torch::nn::Module& net);
 
 /// The parameters that are not frozen.

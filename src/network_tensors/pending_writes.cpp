@@ -15,14 +15,31 @@ bool have_same_values(const at::Tensor& a, const at::Tensor& b, at::ScalarType d
   return a.device() == b.device() && have_same_bits(a.to(dtype), b.to(dtype));
 }
 
+// Of an expanded tensor the part that it repeats, and of its value too, if that repeats it as well.
+void unexpand(at::Tensor& target, at::Tensor& value) {
+  if (!trouble_with(target).empty() || !trouble_with(value).empty()) return;
+  if (target.sizes() != value.sizes()) return;
+  auto part = target, part_of_value = value;
+  for (std::int64_t i = 0; i < target.dim(); ++i) {
+    if (target.stride(i) != 0 || target.size(i) < 2) continue;
+    part = part.narrow(i, 0, 1);
+    part_of_value = part_of_value.narrow(i, 0, 1);
+  }
+  if (part.is_same(target) || !have_same_bits(part_of_value.expand_as(value), value)) return;
+  target = part;
+  value = part_of_value.contiguous();
+}
+
 }  // namespace
 
-void PendingWrites::add(const std::string& name, const at::Tensor& source, bool may_convert) {
+void PendingWrites::add(const std::string& name, at::Tensor source, bool may_convert) {
   if (!known.contains(name)) return refuse(name + " is not in the network");
-  const auto& target = known.at(name);
+  auto target = known.at(name);
+  if (may_be_expanded) unexpand(target, source);
   const auto why = difference(target, source, may_convert);
   if (!why.empty()) return refuse(name + ' ' + why);
-  const auto [first, is_first] = written.try_emplace(target.unsafeGetTensorImpl(), name, source);
+  const auto [first, is_first] =
+      written.try_emplace(known.at(name).unsafeGetTensorImpl(), name, source);
   const auto& [first_name, first_source] = first->second;
   if (is_first) {
     writes.add(source, target);

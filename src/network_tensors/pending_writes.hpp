@@ -16,7 +16,8 @@
 namespace use_gpu::detail {
 
 struct PendingWrites {
-  NamedTensors known;  // the network's
+  NamedTensors known;            // the network's
+  bool may_be_expanded = false;  // then a tensor that overlaps itself takes values that do so too
   Differences differences = {};
   Pairs writes = {};
   // The first name and value of each target.
@@ -26,7 +27,7 @@ struct PendingWrites {
   void refuse(std::string difference) { differences.push_back(std::move(difference)); }
 
   /// The value of that name.
-  void add(const std::string& name, const at::Tensor& source, bool may_convert = false);
+  void add(const std::string& name, at::Tensor source, bool may_convert = false);
 
   /// Writes in place; or ParameterError, which begins with `what`.
   void run(const std::string& what);

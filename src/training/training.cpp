@@ -81,7 +81,8 @@ Fields fields_of(TrainingState& state) {
 // A training file, and what is to be written of it. What is missing or does not fit is a difference.
 struct Loading {
   Loading(const std::filesystem::path& file, const torch::nn::Module& net)
-      : reader("load_training", file), writes{detail::named_tensors_of(net)} {
+      : reader("load_training", file),
+        writes{detail::named_tensors_of(net), /*may_be_expanded=*/true} {
     for (const auto& x : reader.tensors())
       values.emplace(x.name, detail::aligned(reader.value_of(x)));
   }

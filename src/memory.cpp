@@ -15,6 +15,7 @@
 #include <ostream>
 #include <string>
 #include <tuple>
+#include <typeinfo>
 
 #include "device/device_check.hpp"
 #include "device/device_cuda.hpp"
@@ -56,11 +57,16 @@ void release_cached_memory() {
   if (allocator != nullptr && allocator->initialized()) allocator->emptyCache();
 }
 
-// Only LibTorch's allocator of GPU memory has a type for this error: cuBLAS, cuDNN, the CUDA runtime
-// and the CPU's allocator tell it by their text.
+// LibTorch has a type for this error of its allocator of GPU memory, and codes for those of the CUDA
+// runtime. cuBLAS, cuDNN and the CPU's allocator tell it by their text alone, in errors of
+// no other type (cuDNN's own is not known in a build without CUDA).
 bool is_out_of_memory(const c10::Error& error) {
+  constexpr int k_memory_allocation = 2;  // CUDA's code, and HIP's
   if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return true;
+  if (const auto* const runtimes = dynamic_cast<const c10::AcceleratorError*>(&error))
+    return runtimes->get_error_code() == k_memory_allocation;
   const std::string text = error.what_without_backtrace();
+  if (typeid(error) != typeid(c10::Error) && !text.starts_with("cuDNN error")) return false;
   const auto texts = {"out of memory", "not enough memory", "can't allocate memory", "ALLOC_FAILED",
                       "ALLOCATION_FAILED"};
   return std::ranges::any_of(texts, [&](const char* part) { return text.find(part) != text.npos; });

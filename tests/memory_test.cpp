@@ -282,6 +282,34 @@ TEST(FitBatchSize, PassesAnyOtherErrorAtOnce) {
   EXPECT_EQ(calls, 1);
 }
 
+// Types decide where there are some: these only quote the words.
+TEST(FitBatchSize, TakesNoOtherErrorThatQuotesOutOfMemoryForOne) {
+  const std::string text = "rank 1 has failed: out of memory, ALLOC_FAILED";
+  struct Own : Error {
+    using Error::Error;
+  };
+  const std::vector<std::function<void()>> failures = {
+      [&] { throw Error(text); },
+      [&] { throw Own(text); },
+      [&] { throw ParameterError(text); },
+      [&] { throw c10::DistBackendError({}, text); },
+      [&] { throw c10::DistStoreError({}, text); },
+      [&] { throw c10::ValueError({}, text); },
+      [&] {
+        throw c10::AcceleratorError({}, 719, "CUDA error: launch failure, not out of memory");
+      }};
+  for (const auto& fail : failures) {
+    int calls = 0;
+    EXPECT_THROW(fit_batch_size(1024,
+                                [&](std::int64_t) {
+                                  ++calls;
+                                  fail();
+                                }),
+                 c10::Error);
+    EXPECT_EQ(calls, 1);
+  }
+}
+
 TEST(FitBatchSize, RefusesWhatCannotWork) {
   const auto work = [](std::int64_t) {};
   EXPECT_TRUE(has(error_of<ArgumentError>([&] { fit_batch_size(3, work, 4); }), "4 to 3"));

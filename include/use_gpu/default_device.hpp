@@ -9,14 +9,16 @@
 //   torch::nn::Linear net(3, 1);                        // weight and bias too
 //
 // Threads: it applies to this thread, to backward passes started by it, and to threads that use its
-// at::ThreadLocalState; scopes nest. It affects every LibTorch factory that takes a device and no
-// tensor (ones, rand, arange, empty ...). A device given in the call takes precedence; pinned
-// memory stays on the CPU. Not affected, because they name the CPU or use host memory:
-// torch::tensor({...}) with several values, torch::from_blob, from_file; and at::tensor(...), whose
-// values are written by the host.
+// at::ThreadLocalState; scopes nest, and end as those of transfers.hpp. It affects every LibTorch
+// factory that takes a device and no tensor (ones, rand, arange, empty ...), where the program calls
+// it, not where an operator does (repeat makes indices on the host). A device given in the call takes
+// precedence; pinned memory stays on the CPU. Not affected, because they name the CPU or use host
+// memory: torch::tensor({...}) with several values, torch::from_blob, from_file; and at::tensor(...),
+// whose values are written by the host.
 //
-// LibTorch's own code in the scope is affected too. Use it only to create tensors and networks: a
-// data loader inside would create its indices on the GPU and read them as host memory.
+// LibTorch's own code outside of operators is affected too: the modules, which make parameters there,
+// but also a data loader, which would make its indices on the GPU and read them as host memory.
+// In the scope an operation takes some hundred instructions more.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -14,9 +14,10 @@
 // functions that transfer (to_device, copy_to, show, place ...) open one themselves.
 //
 // Threads: the scopes apply to this thread, to backward passes started by it, and to threads that use its
-// at::ThreadLocalState, such as those of parallel_on; they nest strictly, like C++ blocks, and the
-// innermost guard or AllowTransfers decides. Outside of them an operation costs a few instructions
-// at most.
+// at::ThreadLocalState, such as those of parallel_on. The innermost guard or AllowTransfers decides.
+// They may end in any order; each takes itself alone out of the thread that it was opened in. One
+// that ends in another thread logs a warning, changes nothing there, and stays open in its own until
+// that ends. Outside of them an operation costs a few instructions at most.
 //
 // Detected: copies between devices, and reads of a value or size by the host, if they go through
 // LibTorch's dispatcher: to(), cpu(), copy_(), Module::to, torch::tensor(..., device), printing,

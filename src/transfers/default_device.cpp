@@ -38,36 +38,21 @@ bool is_called_by_at_tensor() {
   });
 }
 
-// Creates the tensor on the DefaultDeviceGuard's device, unless the call names one, or must have it
-// on the host: pinned memory, and at::tensor(values) as torch::tensor(values).
+// Creates the tensor on the DefaultDeviceGuard's device, unless another operator calls this one, or
+// the call names a device, or must have it on the host: pinned memory, and at::tensor(values) as
+// torch::tensor(values).
 void factory(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const auto& schema = op.schema();
   const auto argument = [&](const char* name) -> c10::IValue& {
     const auto i = static_cast<std::size_t>(*schema.argumentIndexWithName(name));
     return torch::jit::peek(stack, i, schema.arguments().size());
   };
-  const auto& wanted = detail::DispatchState::current().factory_device;
-  if (wanted && !wanted->is_cpu() && argument("device").isNone() &&
-      !argument("pin_memory").toOptional<bool>().value_or(false) &&
+  const auto wanted = detail::DispatchState::current().factory_device;
+  if (wanted && !wanted->is_cpu() && !detail::is_called_by_operator() &&
+      argument("device").isNone() && !argument("pin_memory").toOptional<bool>().value_or(false) &&
       !(schema.name() == "aten::empty" && is_called_by_at_tensor()))
     argument("device") = *wanted;
   op.redispatchBoxed(keys & detail::k_keys_below, stack);
-}
-
-// CUDA's attention creates a tensor without a device, the seed of its dropout, and reads it on the
-// host.
-void without_factory_device(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
-                            torch::jit::Stack* stack) {
-  auto state = detail::DispatchState::current();
-  state.factory_device.reset();
-  const detail::DispatchScope inside(state);
-  op.redispatchBoxed(keys & detail::k_keys_below, stack);
-}
-
-bool has_seed(const c10::FunctionSchema& schema) {
-  return std::ranges::any_of(schema.returns(), [](const c10::Argument& result) {
-    return result.name() == "philox_seed" || result.name() == "rng_state";
-  });
 }
 
 // Whether it takes a device and no tensor. Not affected are from_file, whose memory is the host's,
@@ -86,24 +71,17 @@ TORCH_LIBRARY_IMPL(aten, DeferredInit, library) {
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const auto& operation : dispatcher.getAllOpNames()) {
     const auto op = dispatcher.findSchema(operation);
-    if (!op || operation.getNamespace() != "aten") continue;
-    const std::string name = c10::toString(operation);
-    if (is_factory(op->schema())) {
-      library.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&factory>());
-    } else if (has_seed(op->schema())) {
-      library.impl(name.c_str(),
-                   torch::CppFunction::makeFromBoxedFunction<&without_factory_device>());
-    }
+    if (!op || operation.getNamespace() != "aten" || !is_factory(op->schema())) continue;
+    library.impl(c10::toString(operation).c_str(),
+                 torch::CppFunction::makeFromBoxedFunction<&factory>());
   }
 }
 
 }  // namespace
 
-DefaultDeviceGuard::DefaultDeviceGuard(c10::Device device) {
-  auto state = detail::DispatchState::current();
-  state.factory_device = detail::present_device(device);
-  scope_ = std::make_unique<detail::DispatchScope>(state);
-}
+DefaultDeviceGuard::DefaultDeviceGuard(c10::Device device)
+    : scope_(std::make_unique<detail::DispatchScope>(
+          detail::ScopeSettings{.factory_device = detail::present_device(device)})) {}
 
 DefaultDeviceGuard::~DefaultDeviceGuard() = default;
 

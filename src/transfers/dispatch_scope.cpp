@@ -4,13 +4,62 @@
 // in a process (LibTorch refuses a second fallback), so the library is always shared.
 #include "transfers/dispatch_scope.hpp"
 
+#include <ATen/record_function.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
 #include <torch/library.h>
+#include <use_gpu/log.hpp>
 
 #include <string_view>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 namespace use_gpu::detail {
+namespace {
+
+// This thread's outermost call of an operator, and how many calls are open inside of it. LibTorch
+// tells each callback of each call; there may be several, of nested and of inherited scopes.
+thread_local const at::RecordFunction* own_call = nullptr;
+thread_local int inner_calls = 0;
+
+std::unique_ptr<at::ObserverContext> on_begin(const at::RecordFunction& call) {
+  if (!call.operator_name()) return nullptr;  // a part of a program, named for a profiler
+  if (own_call == nullptr) own_call = &call;
+  if (own_call != &call) ++inner_calls;
+  return nullptr;
+}
+
+void on_end(const at::RecordFunction& call, at::ObserverContext*) {
+  if (!call.operator_name()) return;
+  if (own_call == &call) {
+    own_call = nullptr;
+  } else if (own_call != nullptr) {
+    --inner_calls;
+  }
+}
+
+}  // namespace
+
+struct DispatchScope::Open {
+  explicit Open(ScopeSettings wanted) : settings(std::move(wanted)) {
+    if (settings.factory_device && !settings.factory_device->is_cpu()) {
+      counting = at::addThreadLocalCallback(
+          at::RecordFunctionCallback(on_begin, on_end).scopes({at::RecordScope::FUNCTION}));
+    }
+  }
+
+  void end() {
+    has_ended = true;
+    if (counting) at::removeCallback(*counting);
+  }
+
+  ScopeSettings settings;
+  std::thread::id thread = std::this_thread::get_id();
+  bool has_ended = false;  // of concern to that thread alone
+  std::optional<at::CallbackHandle> counting = {};
+};
+
 namespace {
 
 constexpr std::string_view k_slot_name = "use_gpu";
@@ -28,11 +77,61 @@ constexpr Kind slot() {
 }
 constexpr auto k_slot = slot<c10::DebugInfoKind>();
 
+using Scopes = std::vector<std::shared_ptr<DispatchScope::Open>>;
+
+// Immutable, as threads share it; the innermost scope is the last.
+struct Info final : c10::DebugInfoBase {
+  explicit Info(Scopes all) : scopes(std::move(all)) {}
+  Scopes scopes;
+};
+
+template <class Visit>
+void each_open_scope(const Visit& visit) {
+  const auto* info = dynamic_cast<const Info*>(c10::ThreadLocalDebugInfo::get(k_slot));
+  if (info == nullptr) return;
+  const auto here = std::this_thread::get_id();
+  for (const auto& scope : info->scopes) {
+    if (scope->thread != here || !scope->has_ended) visit(scope);
+  }
+}
+
+Scopes open_scopes() {
+  Scopes open;
+  each_open_scope([&](const auto& scope) { open.push_back(scope); });
+  return open;
+}
+
+// Whether nothing of LibTorch's is above our settings, which it takes away itself.
+bool is_on_top() try {
+  using All = c10::ThreadLocalDebugInfo;
+  return All::current() && dynamic_cast<const Info*>(All::_peek(k_slot).get()) != nullptr;
+} catch (const c10::Error&) {
+  return false;
+}
+
+void set_open_scopes(Scopes open) {
+  const auto before = c10::ThreadLocalDebugInfo::current();
+  try {
+    while (is_on_top()) c10::ThreadLocalDebugInfo::_pop(k_slot);
+    if (open != open_scopes())
+      c10::ThreadLocalDebugInfo::_push(k_slot, std::make_shared<Info>(std::move(open)));
+  } catch (...) {  // no memory
+    c10::ThreadLocalDebugInfo::_forceCurrentDebugInfo(before);
+    throw;
+  }
+  const auto state = DispatchState::current();
+  c10::impl::tls_set_dispatch_key_included(
+      k_dispatch_key, state.guards() || !state.ledgers.empty() || state.factory_device);
+}
+
 // Ends the scopes that are still open when their thread ends: those in static storage. Their
 // settings would be destroyed with the thread, and LibTorch would read them when a static tensor is
 // destroyed.
 struct ThreadEnd {
   ~ThreadEnd() {
+    for (const auto& scope : open_scopes()) {
+      if (scope->thread == std::this_thread::get_id()) scope->end();
+    }
     c10::ThreadLocalDebugInfo::_forceCurrentDebugInfo(nullptr);
     c10::impl::tls_set_dispatch_key_included(k_dispatch_key, false);
   }
@@ -44,24 +143,43 @@ TORCH_LIBRARY_IMPL(_, DeferredInit, library) {
 
 }  // namespace
 
-const DispatchState& DispatchState::current() {
-  static const DispatchState k_nothing_wanted;
-  const auto* state = dynamic_cast<const DispatchState*>(c10::ThreadLocalDebugInfo::get(k_slot));
-  return state != nullptr ? *state : k_nothing_wanted;
+bool is_called_by_operator() { return inner_calls > 0; }
+
+DispatchState DispatchState::current() {
+  DispatchState state;
+  each_open_scope([&](const auto& scope) {
+    const auto& [policy, ledger, factory_device] = scope->settings;
+    if (policy) state.policy = *policy;
+    if (ledger) state.ledgers.push_back(ledger.get());
+    if (factory_device) state.factory_device = factory_device;
+  });
+  return state;
 }
 
-DispatchScope::DispatchScope(const DispatchState& state)
-    : info_(k_slot, std::make_shared<DispatchState>(state)),
-      was_on_(c10::impl::tls_is_dispatch_key_included(k_dispatch_key)) {
-  // Made after LibTorch's own object, and so destroyed before it.
+DispatchScope::DispatchScope(ScopeSettings settings)
+    : own_(std::make_shared<Open>(std::move(settings))) {
+  auto open = open_scopes();
+  // Made after LibTorch's own objects, and so destroyed before them.
+  static_cast<void>(at::hasThreadLocalCallbacks());
   [[maybe_unused]] static thread_local const ThreadEnd thread_end;
-  const bool on = state.guards() || !state.ledgers.empty() || state.factory_device;
-  c10::impl::tls_set_dispatch_key_included(k_dispatch_key, on);
+  open.push_back(own_);
+  set_open_scopes(std::move(open));
 }
 
-// Not a guard of LibTorch's: this may run in another thread than the constructor did.
 DispatchScope::~DispatchScope() {
-  c10::impl::tls_set_dispatch_key_included(k_dispatch_key, was_on_);
+  if (own_->thread != std::this_thread::get_id()) {
+    log_message(LogLevel::warning,
+                "A scope of use_gpu (TransferLedger, TransferGuard, AllowTransfers or "
+                "DefaultDeviceGuard) ends in another thread than it began in: it changes nothing "
+                "here, and stays open there until that thread ends.");
+    return;
+  }
+  if (own_->has_ended) return;
+  try {
+    own_->end();
+    set_open_scopes(open_scopes());
+  } catch (const std::exception&) {  // no memory: it is passed over, and stays in the list
+  }
 }
 
 }  // namespace use_gpu::detail

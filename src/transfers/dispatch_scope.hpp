@@ -5,46 +5,63 @@
 // those of autograd and of the devices, may throw, and may change arguments. The key is switched on
 // for a thread while a scope with something to do is open; without one it costs nothing.
 //
-// The settings are in ThreadLocalDebugInfo. LibTorch passes it, with the key, to the threads of a
+// The open scopes are in ThreadLocalDebugInfo. LibTorch passes it, with the key, to the threads of a
 // backward pass; at::ThreadLocalState passes it to any thread.
 #pragma once
 
 #include <c10/core/DispatchKeySet.h>
-#include <c10/util/ThreadLocalDebugInfo.h>
+#include <c10/util/SmallVector.h>
 #include <use_gpu/transfers.hpp>
 
 #include <array>
 #include <memory>
 #include <optional>
-#include <vector>
+#include <thread>
 
 namespace use_gpu::detail {
 
-/// The merged settings of a thread's open scopes. Immutable; an inner scope replaces them.
-struct DispatchState final : c10::DebugInfoBase {
-  std::array<OnTransfer, 3> policy{};  // by TransferDirection; at first all are allowed
-  std::vector<std::shared_ptr<TransferCounts>> ledgers;
-  std::optional<c10::Device> factory_device;
+using Policy = std::array<OnTransfer, 3>;  // by TransferDirection; at first all are allowed
 
-  /// Of this thread, now.
-  [[nodiscard]] static const DispatchState& current();
-  /// Whether a transfer may be refused or logged.
-  [[nodiscard]] bool guards() const noexcept { return policy != decltype(policy)(); }
+/// What a scope wants; what it leaves unset is as outside of it.
+struct ScopeSettings {
+  std::optional<Policy> policy = {};
+  std::shared_ptr<TransferCounts> ledger = {};
+  std::optional<c10::Device> factory_device = {};
 };
+
+/// What this thread's open scopes want together.
+struct DispatchState {
+  Policy policy{};
+  c10::SmallVector<TransferCounts*, 4> ledgers = {};
+  std::optional<c10::Device> factory_device = {};
+
+  /// Now.
+  [[nodiscard]] static DispatchState current();
+  /// Whether a transfer may be refused or logged.
+  [[nodiscard]] bool guards() const noexcept { return policy != Policy(); }
+};
+
+/// In an operator's kernel, while a scope with a factory_device is open: whether that operator was called
+/// by another one. Kernels make indices and seeds by factories without a device, to read them on the host.
+[[nodiscard]] bool is_called_by_operator();
 
 constexpr auto k_dispatch_key = c10::DispatchKey::DeferredInit;
 /// What a kernel of ours redispatches to.
 constexpr c10::DispatchKeySet k_keys_below(c10::DispatchKeySet::FULL_AFTER, k_dispatch_key);
 
-/// Makes that state the thread's, and switches the key on or off accordingly, until the scope ends.
+/// One more open scope of this thread, until it ends there, in whatever order. Ended in another
+/// thread it changes nothing, and logs a warning.
 class DispatchScope {
  public:
-  explicit DispatchScope(const DispatchState& state);
+  explicit DispatchScope(ScopeSettings settings);
   ~DispatchScope();
+  DispatchScope(const DispatchScope&) = delete;
+  DispatchScope& operator=(const DispatchScope&) = delete;
+
+  struct Open;
 
  private:
-  c10::DebugInfoGuard info_;
-  bool was_on_;
+  std::shared_ptr<Open> own_;
 };
 
 }  // namespace use_gpu::detail

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <utility>
 
 #include "messages/tensor_summary.hpp"
 #include "transfers/dispatch_scope.hpp"
@@ -45,14 +46,14 @@ template <class Describe, class Work>
 c10::SmallVector<detail::TransferTally*, 4> transfer(TransferDirection kind,
                                                      const Describe& describe, const Work& work) {
   const auto index = static_cast<std::size_t>(kind);
-  const auto& state = detail::DispatchState::current();
+  const auto state = detail::DispatchState::current();
   const auto wanted = state.policy[index];
   if (wanted == OnTransfer::forbid)
     throw TransferForbidden("Forbidden by a TransferGuard: " + describe());
   if (wanted == OnTransfer::log) log_message(LogLevel::warning, "Implicit transfer: " + describe());
   c10::SmallVector<detail::TransferTally*, 4> tallies;  // found before it happens: it takes memory
   std::optional<detail::CallStack> stack;
-  for (const auto& ledger : state.ledgers) {
+  for (auto* const ledger : state.ledgers) {
     tallies.push_back(&ledger->totals[index]);
     if (!ledger->has_sites) continue;
     if (!stack) stack = detail::CallStack::here();
@@ -168,10 +169,8 @@ void reading_operation(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
   read(name, self, reads, [&] { op.redispatchBoxed(below, stack); });
 }
 
-std::unique_ptr<detail::DispatchScope> scope_with(const std::array<OnTransfer, 3>& policy) {
-  auto state = detail::DispatchState::current();
-  state.policy = policy;
-  return std::make_unique<detail::DispatchScope>(state);
+std::unique_ptr<detail::DispatchScope> scope_with(detail::ScopeSettings settings) {
+  return std::make_unique<detail::DispatchScope>(std::move(settings));
 }
 
 TORCH_LIBRARY_IMPL(aten, DeferredInit, library) {
@@ -191,11 +190,8 @@ TORCH_LIBRARY_IMPL(aten, DeferredInit, library) {
 TransferLedger::TransferLedger() : TransferLedger(LedgerOptions()) {}
 
 TransferLedger::TransferLedger(LedgerOptions options)
-    : counts_(std::make_shared<detail::TransferCounts>(options)) {
-  auto state = detail::DispatchState::current();
-  state.ledgers.push_back(counts_);
-  scope_ = std::make_unique<detail::DispatchScope>(state);
-}
+    : counts_(std::make_shared<detail::TransferCounts>(options)),
+      scope_(scope_with({.ledger = counts_})) {}
 
 TransferLedger::~TransferLedger() = default;
 
@@ -215,12 +211,13 @@ bool TransferLedger::empty() const {
 std::vector<TransferSite> TransferLedger::sites() const { return counts_->sites(); }
 
 TransferGuard::TransferGuard(TransferPolicy policy)
-    : scope_(scope_with({policy.host_to_device, policy.device_to_host, policy.device_to_device})) {}
+    : scope_(scope_with({detail::Policy{policy.host_to_device, policy.device_to_host,
+                                        policy.device_to_device}})) {}
 TransferGuard::~TransferGuard() = default;
 
 AllowTransfers::AllowTransfers() {
   // Without a guard there is nothing to allow.
-  if (detail::DispatchState::current().guards()) scope_ = scope_with({});
+  if (detail::DispatchState::current().guards()) scope_ = scope_with({detail::Policy()});
 }
 AllowTransfers::~AllowTransfers() = default;
 

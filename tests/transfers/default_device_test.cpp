@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: MIT
 #include <use_gpu/default_device.hpp>
 
+#include <ATen/ThreadLocalState.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/record_function.h>
 #include <torch/fft.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/nn/utils/rnn.h>
 #include <torch/optim/adam.h>
 #include <torch/types.h>
 #include <use_gpu/errors.hpp>
 #include <use_gpu/tensor.hpp>
 #include <use_gpu/transfers.hpp>
 
-#include <algorithm>
+#include <map>
 #include <set>
 #include <thread>
 
@@ -72,27 +75,6 @@ TORCH_LIBRARY_IMPL(aten, CPU, m) {
          torch::CppFunction::makeFromBoxedFunction<&attention>());
 }
 
-// An operation that a new LibTorch adds makes this fail: list it in default_device.cpp.
-TEST(DefaultDeviceGuard, KnowsEveryOperationThatReturnsTheSeedOfItsDropout) {
-  auto& dispatcher = c10::Dispatcher::singleton();
-  int operations = 0;
-  for (const auto& name : dispatcher.getAllOpNames()) {
-    const auto op = dispatcher.findSchema(name);
-    if (!op || name.getNamespace().value_or("") != "aten" ||
-        test::has(name.name, "overrideable")) {  // not CUDA's
-      continue;
-    }
-    const auto& results = op->schema().returns();
-    const bool has_seed = std::any_of(results.begin(), results.end(), [](const auto& result) {
-      return result.name() == "philox_seed" || result.name() == "rng_state";
-    });
-    if (!has_seed) continue;
-    ++operations;
-    EXPECT_TRUE(op->hasKernelForDispatchKey(test::k_library_key)) << op->schema();
-  }
-  EXPECT_GE(operations, 6);
-}
-
 TEST(DefaultDeviceGuard, DoesNotReachTheInsideOfAttention) {
   const auto x = torch::ones({1, 1, 2, 4});
   for (const auto device : try_all_gpus()) {
@@ -102,6 +84,102 @@ TEST(DefaultDeviceGuard, DoesNotReachTheInsideOfAttention) {
     EXPECT_TRUE(std::get<2>(results).is_cpu());
     EXPECT_TRUE(same_device(torch::scalar_tensor(7).device(), device));
   }
+}
+
+// Operators make tensors without a device, and read them on the host.
+TEST(DefaultDeviceGuard, ReachesNoFactoryThatAnotherOperatorCalls) {
+  using Inputs = torch::TensorList;
+  using Call = at::Tensor (*)(Inputs);
+  const std::map<std::string, Call> calls{
+      {"repeat",
+       [](Inputs x) {
+         return x[0].repeat({2, 1});
+       }},
+      {"tile",
+       [](Inputs x) {
+         return x[0].tile({2, 1});
+       }},
+      {"kron", [](Inputs x) { return torch::kron(x[0], x[0]); }},
+      {"combinations", [](Inputs x) { return torch::combinations(x[0].flatten()); }},
+      {"instance_norm",
+       [](Inputs x) { return torch::instance_norm(x[1], {}, {}, {}, {}, true, 0.1, 1e-5, false); }},
+      {"instance_norm of statistics",
+       [](Inputs x) {
+         const auto mean = torch::zeros_like(x[0][0]), deviation = torch::ones_like(x[0][0]);
+         return torch::instance_norm(x[1], {}, {}, mean, deviation, true, 0.1, 1e-5, false);
+       }},
+      {"repeat_interleave", [](Inputs x) { return x[0].repeat_interleave(2, 0); }},
+      {"index of a mask", [](Inputs x) { return x[0].index({x[0] > 0.5}); }},
+      {"block_diag",
+       [](Inputs x) {
+         return torch::block_diag({x[0], x[0]});
+       }},
+      {"quantile", [](Inputs x) { return x[0].quantile(0.5); }},
+      {"cumsum", [](Inputs x) { return x[0].cumsum(0).flip(0); }},
+      {"pinv", [](Inputs x) { return torch::linalg_pinv(x[0]); }},
+      {"stft",
+       [](Inputs x) {
+         return torch::abs(torch::stft(x[0].flatten(), 4, 2, 4, x[0][0].repeat({2}).slice(0, 0, 4),
+                                       true, "reflect", false, true, true));
+       }},
+      {"bincount", [](Inputs x) { return (x[0].flatten() * 5).to(at::kLong).bincount(); }},
+      {"interpolate",
+       [](Inputs x) {
+         return at::upsample_bicubic2d(x[1], {8, 8}, false);
+       }},
+      {"ctc_loss", [](Inputs x) {
+         const auto targets = torch::ones({1, 2}, x[0].options().dtype(at::kLong));
+         return torch::ctc_loss(x[1][0].log_softmax(2), targets, at::IntArrayRef{4},
+                                at::IntArrayRef{2});
+       }}};
+  torch::manual_seed(3);
+  const auto a = torch::rand({3, 3}), b = torch::rand({1, 4, 1, 3});
+  for (const auto& [name, call] : calls) {
+    const bool is_ctc = name == "ctc_loss";
+    const std::vector<at::Tensor> host{a, is_ctc ? b : b.view({1, 3, 2, 2})};
+    const auto expected = call(host);
+    for (const auto device : try_all_gpus()) {
+      const DefaultDeviceGuard outer(device), scope(device);
+      for (const auto where : {cpu(), device}) {
+        const auto found = call({to_device(host[0], where), to_device(host[1], where)});
+        EXPECT_TRUE(same_device(found.device(), where)) << name;
+        EXPECT_TRUE(torch::allclose(found.cpu(), expected, 1e-4, 1e-5)) << name << " on " << where;
+        EXPECT_TRUE(same_device(torch::ones({1}).device(), device)) << name;
+      }
+    }
+  }
+}
+
+TEST(DefaultDeviceGuard, ReachesFactoriesInAPartOfTheProgramThatAProfilerSees) {
+  const DefaultDeviceGuard scope(try_gpu());
+  RECORD_FUNCTION("a part of the program", std::vector<c10::IValue>());
+  EXPECT_TRUE(same_device(torch::ones({1}).device(), try_gpu()));
+  EXPECT_THROW(torch::ones({2}).view({3}), c10::Error);
+  EXPECT_TRUE(same_device(torch::ones({1}).device(), try_gpu())) << "after an error";
+}
+
+TEST(DefaultDeviceGuard, IsInheritedWithTheThreadsState) {
+  USE_GPU_TEST_NEEDS(2);
+  const DefaultDeviceGuard scope(gpu(1));
+  const at::ThreadLocalState state;
+  std::thread([&] {
+    {
+      const at::ThreadLocalStateGuard as_the_caller(state);
+      EXPECT_EQ(torch::ones({1}).device(), gpu(1));
+      { const DefaultDeviceGuard inner(gpu(0)); }
+      EXPECT_EQ(torch::ones({1}).device(), gpu(1));
+      EXPECT_TRUE(torch::ones({1}, cpu()).repeat({2}).is_cpu());
+    }
+    EXPECT_TRUE(torch::ones({1}).is_cpu());
+  }).join();
+}
+
+TEST(DefaultDeviceGuard, LetsLibTorchRefuseWhatItMustHaveOnTheHost) {
+  USE_GPU_TEST_NEEDS(1);
+  const DefaultDeviceGuard scope(gpu());
+  // Its lengths; as with Python's default device.
+  EXPECT_THROW(torch::nn::utils::rnn::pack_sequence({torch::rand({3, 2}), torch::rand({2, 2})}),
+               c10::Error);
 }
 
 TEST(DefaultDeviceGuard, YieldsToADeviceThatIsNamed) {

@@ -2,17 +2,22 @@
 #include <use_gpu/transfers.hpp>
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/serialize.h>
 #include <torch/types.h>
+#include <use_gpu/default_device.hpp>
 #include <use_gpu/errors.hpp>
 #include <use_gpu/log.hpp>
 #include <use_gpu/network.hpp>
 #include <use_gpu/tensor.hpp>
 
+#include <algorithm>
 #include <functional>
+#include <memory>
 #include <set>
 #include <sstream>
 #include <thread>
@@ -404,6 +409,97 @@ TEST_F(Transfers, OfSeveralThreadsAreCountedInOneLedger) {
   }
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(text_of(ledger), "400/9600 0/0 0/0 0");
+}
+
+// Opens the scopes of these letters, then ends them in this order.
+TEST_F(Transfers, AreFreeAgainInWhateverOrderTheirScopesEnd) {
+  std::string letters = "aflgd";  // two guards, a scope that allows, a ledger, a default device
+  std::sort(letters.begin(), letters.end());
+  do {
+    auto forbid = std::make_unique<TransferGuard>();
+    auto ledger = std::make_unique<TransferLedger>();
+    auto log = std::make_unique<TransferGuard>(k_log_all);
+    auto allow = std::make_unique<AllowTransfers>();
+    auto device = std::make_unique<DefaultDeviceGuard>(gpu(0));
+    std::string open = "flgad";
+    for (const char ended : letters) {
+      if (ended == 'f') forbid.reset();
+      if (ended == 'l') log.reset();
+      if (ended == 'g') ledger.reset();
+      if (ended == 'a') allow.reset();
+      if (ended == 'd') device.reset();
+      open.erase(open.find(ended), 1);
+      const bool is_open_f = open.find('f') != open.npos, is_open_l = open.find('l') != open.npos;
+      const bool is_open_a = open.find('a') != open.npos;
+      const auto before = ledger ? ledger->count(TransferDirection::device_to_host).copies : 0;
+      testing::internal::CaptureStderr();
+      bool is_forbidden = false;
+      try {
+        static_cast<void>(x.cpu());
+      } catch (const TransferForbidden&) {
+        is_forbidden = true;
+      }
+      const bool is_logged = !testing::internal::GetCapturedStderr().empty();
+      EXPECT_EQ(is_forbidden, is_open_f && !is_open_l && !is_open_a) << letters << ": " << ended;
+      EXPECT_EQ(is_logged, is_open_l && !is_open_a) << letters << ": " << ended;
+      if (ledger) {
+        const auto counted = ledger->count(TransferDirection::device_to_host).copies - before;
+        EXPECT_EQ(counted, is_forbidden ? 0 : 1) << letters << ": " << ended;
+      }
+      EXPECT_EQ(torch::ones({1}).is_cpu(), !device) << letters << ": " << ended;
+    }
+    EXPECT_FALSE(c10::impl::tls_is_dispatch_key_included(test::k_library_key));
+  } while (std::next_permutation(letters.begin(), letters.end()));
+}
+
+TEST_F(Transfers, AreFreeAgainInWhateverOrderLibTorchsOwnScopesEnd) {
+  struct Info : c10::DebugInfoBase {};
+  const auto kind = c10::DebugInfoKind::TEST_INFO;
+  auto guard = std::make_unique<TransferGuard>();
+  auto info = std::make_unique<c10::DebugInfoGuard>(kind, std::make_shared<Info>());
+  guard.reset();
+  EXPECT_NO_THROW(static_cast<void>(x.cpu()));
+  EXPECT_NE(c10::ThreadLocalDebugInfo::get(kind), nullptr);
+  info.reset();
+  EXPECT_NO_THROW(static_cast<void>(x.cpu()));
+  EXPECT_FALSE(c10::impl::tls_is_dispatch_key_included(test::k_library_key));
+  { const TransferLedger next; }  // takes away what is left of the guard
+  EXPECT_EQ(c10::ThreadLocalDebugInfo::current(), nullptr);
+}
+
+// Each scope is opened while the one before is: what has ended is not kept.
+TEST_F(Transfers, OfScopesThatOverlapLeaveNothingBehind) {
+  std::unique_ptr<TransferLedger> open, next;
+  for (int i = 0; i < 100; ++i) {
+    next = std::make_unique<TransferLedger>();
+    open = std::move(next);
+    static_cast<void>(x.cpu());
+    EXPECT_EQ(open->count(TransferDirection::device_to_host).copies, 1);
+  }
+  open.reset();
+  EXPECT_EQ(c10::ThreadLocalDebugInfo::current(), nullptr);
+}
+
+TEST_F(Transfers, InAnotherThreadThatEndsAScopeAreAsBefore) {
+  std::thread([&] {
+    auto guard = std::make_unique<TransferGuard>();
+    auto device = std::make_unique<DefaultDeviceGuard>(gpu(0));
+    testing::internal::CaptureStderr();
+    std::thread([&] {
+      const TransferLedger own;
+      guard.reset();
+      device.reset();
+      EXPECT_NO_THROW(static_cast<void>(x.cpu()));
+      EXPECT_TRUE(torch::ones({1}).is_cpu());
+      EXPECT_EQ(own.count(TransferDirection::device_to_host).copies, 1);
+    }).join();
+    const auto log = testing::internal::GetCapturedStderr();
+    EXPECT_TRUE(has(log, "[warning] A scope of use_gpu"));
+    EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 2);
+    EXPECT_THROW(static_cast<void>(x.cpu()), TransferForbidden) << "until this thread ends";
+    EXPECT_EQ(torch::ones({1}).device(), gpu(0));
+  }).join();
+  EXPECT_NO_THROW(static_cast<void>(x.cpu()));
 }
 
 TEST_F(Transfers, OfAModuleThatWasHalfMovedCanBeUndoneByPlace) {

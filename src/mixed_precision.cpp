@@ -8,24 +8,45 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <torch/optim/lbfgs.h>
+#include <use_gpu/log.hpp>
 #include <use_gpu/transfers.hpp>
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
 
+#include "device/device_check.hpp"
+
+namespace use_gpu::detail {
+namespace {
+thread_local OpenAutocast* innermost = nullptr;
+}
+
+// A scope in its thread's list, with what was there before it.
+struct OpenAutocast {
+  c10::DeviceType type;
+  OpenAutocast* outer = innermost;
+  bool was_enabled = at::autocast::is_autocast_enabled(type);
+  at::ScalarType former_dtype = at::autocast::get_autocast_dtype(type);
+};
+
+}  // namespace use_gpu::detail
+
 namespace USE_GPU_EXPORT use_gpu {
 namespace {
+
+using detail::innermost, detail::OpenAutocast;
 
 // A number of no dimensions, also where new tensors are made on a GPU.
 at::Tensor on_host(float x) { return at::scalar_tensor(x, at::device(at::kCPU).dtype(at::kFloat)); }
 
 }  // namespace
 
-AutocastGuard::AutocastGuard(c10::Device device, std::optional<at::ScalarType> dtype, bool enabled)
-    : type_(device.type()) {
+AutocastGuard::AutocastGuard(c10::Device device, std::optional<at::ScalarType> dtype,
+                             bool enabled) {
   if (!device.is_cpu() && !device.is_cuda())
     throw ArgumentError("AutocastGuard: " + device.str() +
                         " was given; use the CPU or a CUDA GPU.");
@@ -33,17 +54,33 @@ AutocastGuard::AutocastGuard(c10::Device device, std::optional<at::ScalarType> d
     throw ArgumentError("AutocastGuard: " + std::string(c10::toString(*dtype)) +
                         " was given; autocast computes in float16 or bfloat16.");
   }
-  was_enabled_ = at::autocast::is_autocast_enabled(type_);
-  former_dtype_ = at::autocast::get_autocast_dtype(type_);
-  at::autocast::set_autocast_dtype(type_, dtype.value_or(former_dtype_));
-  at::autocast::set_autocast_enabled(type_, enabled);
+  own_ = innermost = new OpenAutocast{device.type()};
+  at::autocast::set_autocast_dtype(own_->type, dtype.value_or(own_->former_dtype));
+  at::autocast::set_autocast_enabled(own_->type, enabled);
   at::autocast::increment_nesting();
 }
 
 AutocastGuard::~AutocastGuard() {
-  if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
-  at::autocast::set_autocast_enabled(type_, was_enabled_);
-  at::autocast::set_autocast_dtype(type_, former_dtype_);
+  OpenAutocast **link = &innermost, *inner = nullptr;  // the next one inside of this one
+  for (; *link != nullptr && *link != own_; link = &(*link)->outer) {
+    if ((*link)->type == own_->type) inner = *link;
+  }
+  if (*link == nullptr) {  // the list of its thread keeps it
+    log_message(
+        LogLevel::warning,
+        "AutocastGuard: a scope ends in another thread than it began in: it changes nothing "
+        "here, and stays open there.");
+    return;
+  }
+  const std::unique_ptr<OpenAutocast> own(std::exchange(*link, own_->outer));
+  if (at::autocast::decrement_nesting() == 0 && !detail::is_exiting()) at::autocast::clear_cache();
+  if (inner != nullptr) {  // restores in its turn what was before this one
+    inner->was_enabled = own->was_enabled;
+    inner->former_dtype = own->former_dtype;
+  } else {
+    at::autocast::set_autocast_enabled(own->type, own->was_enabled);
+    at::autocast::set_autocast_dtype(own->type, own->former_dtype);
+  }
 }
 
 GradScaler::GradScaler(GradScalerOptions options) : options_(options) {
@@ -63,7 +100,7 @@ at::Tensor GradScaler::scale(const at::Tensor& loss) {
 
 void GradScaler::unscale(torch::optim::Optimizer& optimizer) {
   if (!options_.enabled) return;
-  if (optimizers_.contains(&optimizer)) {
+  if (is_unscaled(optimizer)) {
     throw ArgumentError(
         "GradScaler::unscale: this optimizer's gradients were unscaled already; call it once a "
         "step, before step(), and update() after that.");
@@ -82,24 +119,33 @@ void GradScaler::unscale(torch::optim::Optimizer& optimizer) {
       gradients[{values.device().index(), values.scalar_type()}].push_back(values);
     }
   }
+  if (gradients.empty()) return;
   const at::NoGradGuard no_grad;
-  Progress progress;
+  auto& progress = optimizers_[&optimizer];
   const auto inverse = static_cast<float>(1 / static_cast<double>(scale_));
-  for (std::optional<c10::DeviceIndex> last; auto& [where, values] : gradients) {
+  for (auto& [where, values] : gradients) {
+    auto& is_done = progress.done[where];  // before another one failed
+    if (is_done) continue;
     const auto device = values.front().options().dtype(at::kFloat);
-    if (last != where.first) progress.found_inf.push_back(at::zeros({}, device));
-    last = where.first;
-    at::_amp_foreach_non_finite_check_and_unscale_(values, progress.found_inf.back(),
+    auto& found_inf = progress.found_inf[where.first];
+    if (!found_inf.defined()) found_inf = at::zeros({}, device);
+    at::_amp_foreach_non_finite_check_and_unscale_(values, found_inf,
                                                    at::full({}, inverse, device));
+    is_done = true;
   }
-  if (!gradients.empty()) optimizers_.emplace(&optimizer, std::move(progress));
+  progress.is_unscaled = true;
+}
+
+bool GradScaler::is_unscaled(const torch::optim::Optimizer& optimizer) const {
+  const auto found = optimizers_.find(&optimizer);
+  return found != optimizers_.end() && found->second.is_unscaled;
 }
 
 bool GradScaler::read(Progress& progress) {
   if (!progress.is_finite) {
     const AllowTransfers certain;
     progress.is_finite = std::ranges::all_of(
-        progress.found_inf, [](const at::Tensor& x) { return x.item<float>() == 0; });
+        progress.found_inf, [](const auto& x) { return x.second.template item<float>() == 0; });
   }
   return *progress.is_finite;
 }
@@ -114,7 +160,7 @@ bool GradScaler::step(torch::optim::Optimizer& optimizer) {
     optimizer.step();
     return true;
   }
-  if (!optimizers_.contains(&optimizer)) unscale(optimizer);
+  if (!is_unscaled(optimizer)) unscale(optimizer);
   const auto found = optimizers_.find(&optimizer);
   if (found == optimizers_.end()) {
     throw ArgumentError(

@@ -23,6 +23,8 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <memory>
+#include <thread>
 
 #include "networks.hpp"
 #include "simulated_runtime.hpp"
@@ -74,6 +76,38 @@ TEST(AutocastGuardTest, NestsAndRestoresOnExceptions) {
   EXPECT_EQ(product_dtype(device), at::kBFloat16);
   const AutocastGuard same(device);
   EXPECT_EQ(product_dtype(device), at::kBFloat16) << "the outer scope's dtype, as in Python";
+}
+
+TEST(AutocastGuardTest, EndsInAnyOrder) {
+  for (const auto device : {cpu(), try_gpu()}) {
+    auto outer = std::make_unique<AutocastGuard>(device, at::kHalf);
+    auto middle = std::make_unique<AutocastGuard>(device, std::nullopt, /*enabled=*/false);
+    auto inner = std::make_unique<AutocastGuard>(device, at::kBFloat16);
+    middle.reset();
+    EXPECT_EQ(product_dtype(device), at::kBFloat16);
+    outer.reset();
+    EXPECT_EQ(product_dtype(device), at::kBFloat16);
+    inner.reset();
+    EXPECT_EQ(product_dtype(device), at::kFloat);
+    at::autocast::increment_nesting();
+    EXPECT_EQ(at::autocast::decrement_nesting(), 0);
+  }
+}
+
+TEST(AutocastGuardTest, ChangesNothingInAnotherThreadThatEndsIt) {
+  const auto device = try_gpu();
+  std::thread([&] {
+    auto scope = std::make_unique<AutocastGuard>(device, at::kBFloat16);
+    testing::internal::CaptureStderr();
+    std::thread([&] {
+      const AutocastGuard own(device, at::kHalf);
+      scope.reset();
+      EXPECT_EQ(product_dtype(device), at::kHalf);
+    }).join();
+    EXPECT_TRUE(has(testing::internal::GetCapturedStderr(), "[warning] AutocastGuard"));
+    EXPECT_EQ(product_dtype(device), at::kBFloat16) << "until this thread ends";
+  }).join();
+  EXPECT_EQ(product_dtype(device), at::kFloat);
 }
 
 TEST(AutocastGuardTest, RefusesOtherDtypesAndDevices) {
@@ -229,6 +263,28 @@ TEST(GradScalerTest, UnscalesOnceBeforeClipping) {
   scaler.unscale(sgd);
   scaler.update();  // without step(): what unscale() found still counts
   EXPECT_EQ(scaler.scale_factor(), 32768);
+}
+
+// LibTorch has no kernel for complex gradients, on which the second group therefore fails.
+TEST(GradScalerTest, DividesNoGradientTwiceWhereAnotherDevicesKernelFails) {
+  const auto first = torch::ones({2}, torch::requires_grad());
+  const auto second =
+      torch::ones({2}, torch::device(try_gpu()).dtype(at::kComplexFloat).requires_grad(true));
+  torch::optim::SGD sgd({first, second}, 1);
+  GradScaler scaler({.scale = 4});
+  first.mutable_grad() = torch::full({2}, 8.F);
+  second.mutable_grad() = torch::ones_like(second);
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    EXPECT_THROW(scaler.unscale(sgd), c10::Error);
+    EXPECT_THROW(scaler.step(sgd), c10::Error);
+    EXPECT_EQ(first.grad()[0].item<float>(), 2);
+    EXPECT_EQ(first[0].item<float>(), 1);
+  }
+  second.mutable_grad() = at::Tensor();
+  scaler.unscale(sgd);
+  EXPECT_TRUE(scaler.step(sgd));
+  EXPECT_EQ(first.grad()[0].item<float>(), 2);
+  EXPECT_EQ(first[0].item<float>(), -1);
 }
 
 TEST(GradScalerTest, TakesSeveralOptimizers) {

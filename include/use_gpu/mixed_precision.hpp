@@ -26,13 +26,17 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <vector>
+#include <utility>
 
 namespace torch {
 namespace USE_GPU_EXPORT optim {
 class Optimizer;  // visible, as in LibTorch
 }
 }  // namespace torch
+
+namespace use_gpu::detail {
+struct OpenAutocast;
+}
 
 namespace USE_GPU_EXPORT use_gpu {
 
@@ -44,7 +48,9 @@ namespace USE_GPU_EXPORT use_gpu {
 /// Weights that are written inside may be used with their old values until then: leave the scope before
 /// the optimizer's step.
 ///
-/// Threads: inherited by parallel_on's workers, and by backward passes that are started inside.
+/// Threads: inherited by parallel_on's workers, and by backward passes that are started inside. Scopes may
+/// end in any order. One that ends in another thread logs a warning, changes nothing there, and stays open
+/// in its own.
 class AutocastGuard {
  public:
   /// dtype: float16 or bfloat16; unset: LibTorch's for that device, float16 on CUDA and bfloat16 on
@@ -59,9 +65,7 @@ class AutocastGuard {
   AutocastGuard& operator=(const AutocastGuard&) = delete;
 
  private:
-  c10::DeviceType type_;
-  bool was_enabled_;
-  at::ScalarType former_dtype_;
+  detail::OpenAutocast* own_;
 };
 
 /// As in Python.
@@ -98,7 +102,7 @@ class GradScaler {
   /// one optimizer only.
   ///
   /// Throws: ArgumentError, and nothing has changed, the second time in a step, and for gradients in
-  /// float16.
+  /// float16. Where LibTorch's own error passes, the next call divides only what is not divided yet.
   void unscale(torch::optim::Optimizer& optimizer);
 
   /// The optimizer's step; or false, and no parameter changes, where a gradient is inf or nan.
@@ -129,11 +133,13 @@ class GradScaler {
  private:
   // What this step did for one optimizer.
   struct Progress {
-    std::vector<at::Tensor> found_inf = {};  // of each device: 0, or 1 where one was found
-    std::optional<bool> is_finite = {};      // known once it was read
-    bool has_stepped = false;
+    std::map<c10::DeviceIndex, at::Tensor> found_inf = {};  // 0, or 1 where one was found
+    std::map<std::pair<c10::DeviceIndex, at::ScalarType>, bool> done = {};
+    std::optional<bool> is_finite = {};  // known once it was read
+    bool is_unscaled = false, has_stepped = false;
   };
   static bool read(Progress& progress);
+  [[nodiscard]] bool is_unscaled(const torch::optim::Optimizer& optimizer) const;
 
   GradScalerOptions options_;
   float scale_ = 0;

@@ -172,17 +172,17 @@ bool add_memory(GpuInfo& gpu, const auto& memory) {
   return true;
 }
 
-// Adds all values that GPU `index` reports. A missing value is normal. A lost GPU, or one that
-// needs a reset, is ill: the code is returned.
+// Adds all values that GPU `index` reports. A missing value is normal. For a lost GPU, or one that
+// needs a reset, the code is returned.
 nvmlReturn_t add_values(GpuInfo& gpu, const Nvml& nvml, unsigned index) {
   nvmlDevice_t device{};
-  nvmlReturn_t illness = USE_GPU_NVML(nvml, nvmlDeviceGetHandleByIndex_v2)(index, &device);
-  if (illness != NVML_SUCCESS) return illness;
+  nvmlReturn_t failure = USE_GPU_NVML(nvml, nvmlDeviceGetHandleByIndex_v2)(index, &device);
+  if (failure != NVML_SUCCESS) return failure;
   // The function for this GPU.
   const auto its = [&](const auto& function) {
-    return [&illness, device, function](auto... arguments) {
+    return [&failure, device, function](auto... arguments) {
       const nvmlReturn_t code = function(device, arguments...);
-      if (code == NVML_ERROR_GPU_IS_LOST || code == NVML_ERROR_RESET_REQUIRED) illness = code;
+      if (code == NVML_ERROR_GPU_IS_LOST || code == NVML_ERROR_RESET_REQUIRED) failure = code;
       return code;
     };
   };
@@ -214,7 +214,7 @@ nvmlReturn_t add_values(GpuInfo& gpu, const Nvml& nvml, unsigned index) {
       USE_GPU_NVML(nvml, nvmlDeviceGetMPSComputeRunningProcesses));
   add(USE_GPU_NVML(nvml, nvmlDeviceGetGraphicsRunningProcesses_v2),
       USE_GPU_NVML(nvml, nvmlDeviceGetGraphicsRunningProcesses));
-  return illness;
+  return failure;
 }
 
 }  // namespace
@@ -237,9 +237,9 @@ GpuReport query_gpus_from(const std::string& library) {
   for (unsigned index = 0; code == NVML_SUCCESS && index < count; ++index) {
     GpuInfo& gpu = report.gpus.emplace_back();
     gpu.index = static_cast<int>(index);
-    const nvmlReturn_t illness = add_values(gpu, nvml, index);
-    if (illness != NVML_SUCCESS && report.problem.empty())
-      report.problem = nvml.explain("GPU " + std::to_string(index) + " cannot be used", illness);
+    const nvmlReturn_t failure = add_values(gpu, nvml, index);
+    if (failure != NVML_SUCCESS && report.problem.empty())
+      report.problem = nvml.explain("GPU " + std::to_string(index) + " cannot be used", failure);
   }
   return report;
 }

@@ -19,7 +19,7 @@ struct ncclComm {
 
 namespace simulated_nccl {
 
-/// Remembers the reason for ncclGetLastError in this thread, and returns the code.
+/// Remembers the reason for ncclGetLastError, and returns the code.
 ncclResult_t refuse(const std::string& why, ncclResult_t code = ncclInvalidArgument);
 
 /// Makes a communicator of that file, for the current device.

@@ -166,18 +166,18 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
   Rank& self = *comm->rank;
   *error = ncclSuccess;
-  if (!self.failure().empty()) {
-    *error = ncclInvalidUsage;
+  if (const auto what = self.failure(); !what.empty()) {
+    *error = refuse(what, ncclInvalidUsage);
   } else if (!comm->is_blocking && !self.is_aborted()) {
     *error = self.have_all_joined() ? wait_for_all(self) : ncclInProgress;
   }
   return ncclSuccess;
 }
 
-const char* ncclGetLastError(ncclComm_t comm) {
+// Of any communicator, as NCCL's.
+const char* ncclGetLastError(ncclComm_t) {
   thread_local std::string text;
-  text = comm ? comm->rank->failure() : "";
-  if (text.empty()) text = last_refusal();
+  text = last_refusal();
   return text.c_str();
 }
 

@@ -1,18 +1,33 @@
 // SPDX-License-Identifier: MIT
 #include "nccl/errors.hpp"
 
+#include <mutex>
+
 namespace simulated_nccl {
 namespace {
 
-thread_local std::string last;
+struct Last {
+  std::mutex mutex;
+  std::string reason;
+};
+
+// Never destroyed: c10d's watchdog asks while the process ends.
+Last& last() {
+  static auto* const last = new Last;
+  return *last;
+}
 
 }  // namespace
 
 int refuse_in_nccl(int code, const std::string& reason) {
-  last = reason;
+  const std::scoped_lock lock(last().mutex);
+  last().reason = reason;
   return code;
 }
 
-const std::string& last_refusal() { return last; }
+std::string last_refusal() {
+  const std::scoped_lock lock(last().mutex);
+  return last().reason;
+}
 
 }  // namespace simulated_nccl

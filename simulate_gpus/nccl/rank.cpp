@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "nccl/errors.hpp"
+
 namespace simulated_nccl {
 namespace {
 
@@ -202,6 +204,7 @@ void Rank::fail(const std::string& what) {
     state.has_failed = true;
     state.changes.change();
   }
+  refuse_in_nccl(ncclInvalidUsage, what);
   throw std::runtime_error("NCCL: " + what);
 }
 
@@ -218,7 +221,10 @@ std::string Rank::failure() {
 }
 
 void Rank::throw_if_failed() {
-  if (const auto what = failure(); !what.empty()) throw std::runtime_error("NCCL: " + what);
+  if (const auto what = failure(); !what.empty()) {
+    refuse_in_nccl(ncclInvalidUsage, what);
+    throw std::runtime_error("NCCL: " + what);
+  }
 }
 
 void Rank::abort() {

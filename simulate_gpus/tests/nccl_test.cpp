@@ -520,6 +520,23 @@ TEST(Ranks, ThatMakeOtherCallsGetAnErrorThatNamesBoth) {
   });
 }
 
+// c10d's watchdog looks for failures in a thread of its own, and asks of no communicator.
+TEST(Ranks, ThatMakeOtherCallsAreNamedToAnyThread) {
+  on_ranks(2, [](int rank, ncclComm_t comm) {
+    const Buffer<float> x(4);
+    check(ncclReduce(x.data(), x.data(), 4, ncclFloat32, ncclSum, rank, comm, nullptr));
+    EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaErrorLaunchFailure);
+    std::thread([&] {
+      ncclResult_t error = ncclSuccess;
+      check(ncclCommGetAsyncError(comm, &error));
+      EXPECT_EQ(error, ncclInvalidUsage);
+      const std::string text = ncclGetLastError(nullptr);
+      EXPECT_NE(text.find("ncclReduce of 4 float32, sum, root 0 on rank 0"), text.npos) << text;
+      EXPECT_NE(text.find("ncclReduce of 4 float32, sum, root 1 on rank 1"), text.npos) << text;
+    }).join();
+  });
+}
+
 TEST(Ranks, ThatCannotGiveTheirPartTellAll) {
   std::barrier all_have_memory(2);  // making it waits for a stream, and would be told the error
   on_ranks(2, [&](int rank, ncclComm_t comm) {

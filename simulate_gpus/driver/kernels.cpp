@@ -31,6 +31,7 @@ CUresult load(CUmodule* module) {
 }
 
 CUresult launch(CUfunction function, CUstream stream) {
+  if (simulated_cuda_rehearses()) return CUDA_ERROR_NOT_SUPPORTED;
   if (simulated_cuda_is_dry_run()) {
     const std::function<void()> work = [] {};
     simulated_cuda_count_operation(stream, function->name.c_str());
@@ -40,8 +41,9 @@ CUresult launch(CUfunction function, CUstream stream) {
   return static_cast<CUresult>(refuse_in_driver(
       CUDA_ERROR_NOT_SUPPORTED,
       "the CUDA kernel " + function->name.substr(0, 200) +
-          " was launched, which simulated GPUs cannot run. The program compiled it (by NVRTC or "
-          "Triton, say) or loaded it from a file; see simulate_gpus/README.md"));
+          " was launched, which simulated GPUs cannot run. It was compiled while the program runs "
+          "(by LibTorch, NVRTC or Triton, say) or loaded from a file; see "
+          "simulate_gpus/README.md"));
 }
 
 }  // namespace

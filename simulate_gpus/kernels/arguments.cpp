@@ -65,13 +65,12 @@ c10::Device device_of(const Values& arguments) {
 
 void check_devices(const c10::FunctionSchema& schema, const Values& arguments, c10::Device device) {
   if (may_be_on_host(schema)) return;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    for_each_tensor(arguments[i], [&](const at::Tensor& tensor) {
+  for (const c10::IValue& argument : arguments) {
+    for_each_tensor(argument, [&](const at::Tensor& tensor) {
       if (!tensor.defined() || (tensor.is_cpu() && tensor.dim() == 0)) return;
       TORCH_CHECK(tensor.device() == device,
                   "Expected all tensors to be on the same device, but found at least two devices, ",
-                  device, " and ", tensor.device(), "! (when checking argument for argument ",
-                  schema.arguments()[i].name(), " in method ", schema.name(), ")");
+                  device, " and ", tensor.device(), "!");
     });
   }
 }

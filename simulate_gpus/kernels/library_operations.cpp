@@ -16,13 +16,14 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
+#include <vector>
 
 #include "kernels/arguments.hpp"
 #include "kernels/inside_kernel.hpp"
 #include "kernels/library_shapes.hpp"
 #include "kernels/operation.hpp"
 #include "kernels/own_kernels.hpp"
+#include "kernels/rehearsal.hpp"
 #include "runtime/interface.hpp"
 
 namespace simulated_cuda {
@@ -68,11 +69,9 @@ bool add_shapes(const c10::FunctionSchema& schema, const torch::jit::Stack& argu
 }
 
 // The operation's outputs, with shapes from its meta kernel.
-void count_with_meta(const c10::OperatorHandle& operation, c10::DispatchKeySet,
+void count_with_meta(const c10::OperatorHandle& operation, const Values& arguments,
                      torch::jit::Stack* stack) {
-  const InsideKernel inside;
   const c10::FunctionSchema& schema = operation.schema();
-  const auto arguments = torch::jit::pop(*stack, schema.arguments().size());
   std::optional<at::TensorOptions> options;
   torch::jit::Stack metas;
   for (const c10::IValue& argument : arguments) {
@@ -116,38 +115,58 @@ void count_with_meta(const c10::OperatorHandle& operation, c10::DispatchKeySet,
   }
 }
 
-Tensor convolution(const Tensor& input, const Tensor& weight, const std::optional<Tensor>&,
-                   at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation,
-                   bool transposed, at::IntArrayRef output_padding, std::int64_t groups, bool, bool,
-                   bool, bool) {
-  count_kernel("aten::_convolution");
-  const auto rank = input.dim() - 2;
-  const auto expanded = [&](at::IntArrayRef values) {
-    return values.size() == 1 ? std::vector<std::int64_t>(static_cast<std::size_t>(rank), values[0])
-                              : values.vec();
-  };
-  const auto sizes =
-      transposed ? at::native::conv_input_size(input.sizes(), weight.sizes(), expanded(padding),
-                                               expanded(output_padding), expanded(stride),
-                                               expanded(dilation), groups)
-                 : at::native::conv_output_size(input.sizes(), weight.sizes(), expanded(padding),
-                                                expanded(stride), expanded(dilation));
-  return zeros(sizes, input.options());
+std::vector<std::int64_t> numbers_of(const c10::IValue& value, std::int64_t rank) {
+  auto numbers = value.toIntVector();
+  if (numbers.size() == 1) numbers.resize(static_cast<std::size_t>(rank), numbers[0]);
+  return numbers;
 }
 
-std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& grad, const Tensor& input,
-                                                        const Tensor& weight,
-                                                        at::OptionalIntArrayRef bias_sizes,
-                                                        at::IntArrayRef, at::IntArrayRef,
-                                                        at::IntArrayRef, bool, at::IntArrayRef,
-                                                        std::int64_t, std::array<bool, 3> wanted) {
-  const auto gradient = [&](bool want, at::IntArrayRef sizes) {
-    if (!want) return Tensor();
-    count_kernel("aten::convolution_backward");
-    return zeros(sizes, grad.options());
+void convolution(const c10::OperatorHandle& operation, const Values& arguments,
+                 torch::jit::Stack* stack) {
+  count_kernel(operation.schema().name());
+  const Tensor input = arguments[0].toTensor(), weight = arguments[1].toTensor();
+  const auto numbers = [&](std::size_t index) {
+    return numbers_of(arguments[index], input.dim() - 2);
   };
-  return {gradient(wanted[0], input.sizes()), gradient(wanted[1], weight.sizes()),
-          gradient(wanted[2], bias_sizes ? *bias_sizes : at::IntArrayRef{})};
+  const auto stride = numbers(3), padding = numbers(4), dilation = numbers(5);
+  const bool transposed = arguments[6].toBool();
+  const std::int64_t groups = arguments[8].toInt();
+  const auto sizes =
+      transposed
+          ? at::native::conv_input_size(input.sizes(), weight.sizes(), padding, numbers(7), stride,
+                                        dilation, groups)
+          : at::native::conv_output_size(input.sizes(), weight.sizes(), padding, stride, dilation);
+  stack->emplace_back(zeros(sizes, input.options()));
+}
+
+void convolution_backward(const c10::OperatorHandle& operation, const Values& arguments,
+                          torch::jit::Stack* stack) {
+  const Tensor grad = arguments[0].toTensor();
+  const auto wanted = arguments.back().toBoolList();
+  const auto gradient = [&](std::size_t index, at::IntArrayRef sizes) {
+    if (wanted[index]) count_kernel(operation.schema().name());
+    stack->emplace_back(wanted[index] ? zeros(sizes, grad.options()) : Tensor());
+  };
+  gradient(0, arguments[1].toTensor().sizes());
+  gradient(1, arguments[2].toTensor().sizes());
+  gradient(2, arguments[3].isNone() ? std::vector<std::int64_t>() : arguments[3].toIntVector());
+}
+
+// Counts in place of the kernel, for operands that it takes.
+template <auto count>
+void counted(const c10::OperatorHandle& operation, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  if (is_rehearsed()) return call_kept_kernel(operation, c10::DispatchKey::CPU, stack);
+  const auto arguments = torch::jit::pop(*stack, operation.schema().arguments().size());
+  check_library_operands(operation, arguments);
+  const InsideKernel inside;
+  count(operation, arguments, stack);
+}
+
+template <auto count>
+void count_instead(torch::Library& library, const c10::OperatorHandle& operation) {
+  keep_kernel(operation, c10::DispatchKey::CUDA, c10::DispatchKey::CPU);
+  library.impl(toString(operation.operator_name()).c_str(),
+               torch::CppFunction::makeFromBoxedFunction<&counted<count>>());
 }
 
 bool is_given_to_a_library(const std::string& name) {
@@ -183,12 +202,11 @@ void add_library_operations(torch::Library& library) {
         !operation->hasComputedKernelForDispatchKey(c10::DispatchKey::Meta)) {
       continue;
     }
-    const std::string overload = name.overload_name.empty() ? "" : '.' + name.overload_name;
-    library.impl((name.name.substr(6) + overload).c_str(),
-                 torch::CppFunction::makeFromBoxedFunction<&count_with_meta>());
+    count_instead<&count_with_meta>(library, *operation);
   }
-  library.impl("_convolution", TORCH_FN(convolution));
-  library.impl("convolution_backward", TORCH_FN(convolution_backward));
+  const auto operation = [&](const char* name) { return dispatcher.findSchemaOrThrow(name, ""); };
+  count_instead<&convolution>(library, operation("aten::_convolution"));
+  count_instead<&convolution_backward>(library, operation("aten::convolution_backward"));
 }
 
 }  // namespace simulated_cuda

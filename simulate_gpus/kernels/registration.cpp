@@ -18,6 +18,7 @@
 #include "kernels/operation.hpp"
 #include "kernels/own_kernels.hpp"
 #include "kernels/places.hpp"
+#include "kernels/rehearsal.hpp"
 #include "runtime/interface.hpp"
 
 // Of <torch/csrc/jit/tensorexpr/kernel.h>, which takes seconds to compile.
@@ -66,7 +67,9 @@ void computed(const c10::OperatorHandle& operation, c10::DispatchKeySet, torch::
   compute(operation, host_key, stack);
 }
 
-void refused(const c10::OperatorHandle& operation, c10::DispatchKeySet, torch::jit::Stack*) {
+template <c10::DispatchKey host_key>
+void refused(const c10::OperatorHandle& operation, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  if (is_rehearsed()) return call_kept_kernel(operation, host_key, stack);
   TORCH_CHECK_NOT_IMPLEMENTED(false, "Simulated GPUs have no ", operation.schema().name(),
                               ": LibTorch has it only for GPUs. See simulate_gpus/README.md");
 }
@@ -118,9 +121,10 @@ void replace(torch::Library& library) {
     const std::string own_name = short_name(name);
     const bool is_computed = operation->hasComputedKernelForDispatchKey(host_key);
     if (!is_computed && !returns_tensor(operation->schema())) continue;  // query or hint
+    keep_kernel(*operation, device_key, host_key);
     library.impl(own_name.c_str(),
                  is_computed ? torch::CppFunction::makeFromBoxedFunction<&computed<host_key>>()
-                             : torch::CppFunction::makeFromBoxedFunction<&refused>());
+                             : torch::CppFunction::makeFromBoxedFunction<&refused<host_key>>());
     if (k_plain) (is_computed ? registered.computed : registered.refused).push_back(own_name);
   }
 }

@@ -17,6 +17,7 @@
 #include "errors.hpp"
 #include "interface.hpp"
 #include "pinned_memory.hpp"
+#include "rehearsal.hpp"
 #include "settings.hpp"
 #include "streams.hpp"
 #include "trace.hpp"
@@ -125,6 +126,7 @@ void wait_for(CUstream_st& stream) {
 }
 
 cudaError_t start(const Copy& copy, cudaStream_t handle) {
+  if (const cudaError_t refused = refuse_in_rehearsal()) return refused;
   if (const cudaError_t refused = unreported_refusal()) return refused;
   if (!is_allocated(copy.to, copy.extent(copy.to_pitch)) ||
       !is_allocated(copy.from, copy.extent(copy.from_pitch))) {
@@ -155,6 +157,7 @@ cudaError_t start(const Copy& copy, cudaStream_t handle) {
 }
 
 cudaError_t set(void* address, int value, std::size_t bytes, cudaStream_t handle) {
+  if (const cudaError_t refused = refuse_in_rehearsal()) return refused;
   if (!is_allocated(address, bytes)) return fail(cudaErrorInvalidValue);
   CUstream_st& stream = stream_of(handle);
   count(stream, [] { ++counts().memory_sets; });

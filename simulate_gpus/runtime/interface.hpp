@@ -56,6 +56,12 @@ bool simulated_cuda_touches(std::uint64_t bytes);
 /// (cudaLaunchKernel).
 cudaError_t simulated_cuda_begin_operation(cudaStream_t stream);
 
+/// Until the end of its rehearsal this thread begins no work: each launch, copy and memory set fails,
+/// and so does each operation that begins. The end says whether there was one.
+void simulated_cuda_begin_rehearsal();
+bool simulated_cuda_end_rehearsal();
+bool simulated_cuda_rehearses();
+
 /// Counts an operation of the stream: now, or at each replay of the graph that is captured from it.
 /// `name` is for the trace.
 void simulated_cuda_count_operation(cudaStream_t stream, const char* name);

@@ -15,6 +15,7 @@
 
 #include "errors.hpp"
 #include "interface.hpp"
+#include "rehearsal.hpp"
 #include "settings.hpp"
 #include "streams.hpp"
 #include "trace.hpp"
@@ -51,6 +52,7 @@ std::string name_of(const void* function) {
 }
 
 cudaError_t launch(const void* function, cudaStream_t stream) {
+  if (const cudaError_t refused = refuse_in_rehearsal()) return refused;
   if (settings().dry_run) {
     simulated_cuda_count_operation(stream, is_traced() ? name_of(function).c_str() : "");
     submit(stream_of(stream), [] {});

@@ -15,6 +15,7 @@
 #include "devices.hpp"
 #include "errors.hpp"
 #include "interface.hpp"
+#include "rehearsal.hpp"
 #include "settings.hpp"
 #include "trace.hpp"
 
@@ -151,6 +152,7 @@ void simulated_cuda_submit_with_moment(cudaStream_t handle, const std::function<
 }
 
 cudaError_t simulated_cuda_begin_operation(cudaStream_t handle) {
+  if (const cudaError_t refused = refuse_in_rehearsal()) return refused;
   if (const cudaError_t refused = enter("cudaLaunchKernel")) return fail(refused);
   if (const cudaError_t refused = unreported_refusal()) return refused;
   CUstream_st& stream = stream_of(handle);

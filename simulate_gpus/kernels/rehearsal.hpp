@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+//
+// What a GPU refuses, asked of LibTorch's own CUDA kernels. They are replaced, but they can be
+// rehearsed: each runs up to its first launch, copy or call of NVIDIA's libraries, and throws before
+// that what it refuses, with its own text.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+#include <c10/core/Device.h>
+#include <c10/core/DispatchKey.h>
+
+#include "kernels/arguments.hpp"
+
+namespace simulated_cuda {
+
+/// Keeps LibTorch's own kernel, which another one is about to replace. Its key on the host is its name
+/// here.
+void keep_kernel(const c10::OperatorHandle& operation, c10::DispatchKey key,
+                 c10::DispatchKey host_key);
+
+/// Whether this thread is in a rehearsal; then each replacement calls the kernel that it replaced.
+bool is_rehearsed();
+void call_kept_kernel(const c10::OperatorHandle& operation, c10::DispatchKey host_key,
+                      torch::jit::Stack* stack);
+
+/// Throws what LibTorch's own kernel refuses. To be called where something is out of the ordinary.
+void rehearse(const c10::OperatorHandle& operation, const Values& arguments);
+
+/// Throws where the operands are on several devices, unless the kernel takes such.
+void check_operands(const c10::OperatorHandle& operation, const Values& arguments,
+                    c10::Device device);
+
+/// The same for an operation that NVIDIA's libraries compute, and that a dry run does not: its
+/// dtypes and layouts are checked too.
+void check_library_operands(const c10::OperatorHandle& operation, const Values& arguments);
+
+}  // namespace simulated_cuda

@@ -8,11 +8,13 @@
 #include <ATen/ops/_fused_sdp_choice_native.h>
 
 #include <array>
+#include <limits>
 #include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
 
+#include "kernels/cpu_gaps.hpp"
 #include "kernels/operation.hpp"
 #include "kernels/own_kernels.hpp"
 #include "kernels/registration.hpp"
@@ -69,18 +71,39 @@ std::tuple<Tensor, Tensor, Tensor> attend_backward(const Tensor& grad, const Ten
   return {results[0].toTensor(), results[1].toTensor(), results[2].toTensor()};
 }
 
-// The state of CUDA's generator, which only dropout uses.
-Tensor unused_state(const Tensor& query) {
-  return at::zeros({2}, query.options().dtype(at::kUInt64));
+// While CUDA's flash attention is computed.
+struct InFlashAttention {
+  InFlashAttention() { is_flash_attention = true; }
+  ~InFlashAttention() { is_flash_attention = false; }
+};
+
+// Efficient attention's backward pass takes rows of a multiple of this, or none.
+constexpr std::int64_t k_row_of_logsumexp = 32;
+
+Tensor padded(const Tensor& logsumexp, bool is_wanted) {
+  if (!is_wanted) return logsumexp.new_empty({logsumexp.size(0), logsumexp.size(1), 0});
+  const std::int64_t size = logsumexp.size(2),
+                     padding =
+                         (k_row_of_logsumexp - size % k_row_of_logsumexp) % k_row_of_logsumexp;
+  return at::constant_pad_nd(logsumexp, {0, padding}, std::numeric_limits<double>::infinity());
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor> flash(
     const Tensor& query, const Tensor& key, const Tensor& value, double dropout, bool is_causal,
     bool, std::optional<double> scale) {
+  const InFlashAttention here;
   auto [output, logsumexp] = attend(query, key, value, {}, dropout, is_causal, scale);
-  const Tensor none = at::empty({0}, query.options());
-  return {output,      logsumexp,           Tensor(), Tensor(), query.size(2),
-          key.size(2), unused_state(query), none,     none};
+  // The state of CUDA's generator, which only dropout uses.
+  const auto numbers = query.options().dtype(at::kUInt64);
+  return {output,
+          logsumexp,
+          Tensor(),
+          Tensor(),
+          query.size(2),
+          key.size(2),
+          at::zeros({2}, numbers),
+          at::zeros({}, numbers),
+          at::empty({0}, query.options())};
 }
 
 std::tuple<Tensor, Tensor, Tensor> flash_backward(const Tensor& grad, const Tensor& query,
@@ -90,17 +113,18 @@ std::tuple<Tensor, Tensor, Tensor> flash_backward(const Tensor& grad, const Tens
                                                   std::int64_t, double dropout, bool is_causal,
                                                   const Tensor&, const Tensor&,
                                                   std::optional<double> scale) {
+  const InFlashAttention here;
   return attend_backward(grad, query, key, value, output, logsumexp, {}, dropout, is_causal, scale);
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> efficient(const Tensor& query, const Tensor& key,
                                                      const Tensor& value,
-                                                     const OptionalTensor& mask, bool,
-                                                     double dropout, bool is_causal,
-                                                     std::optional<double> scale) {
+                                                     const OptionalTensor& mask,
+                                                     bool wants_logsumexp, double dropout,
+                                                     bool is_causal, std::optional<double> scale) {
   auto [output, logsumexp] = attend(query, key, value, mask, dropout, is_causal, scale);
   const Tensor state = at::zeros({}, query.options().dtype(at::kLong));
-  return {output, logsumexp, state, state};
+  return {output, padded(logsumexp, wants_logsumexp), state, state};
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> efficient_backward(
@@ -109,7 +133,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> efficient_backward(
     double dropout, std::array<bool, 4>, bool is_causal, std::optional<double> scale) {
   if (!grad.defined()) return {};
   auto [of_query, of_key, of_value] = attend_backward(
-      grad, query, key, value, output, logsumexp,
+      grad, query, key, value, output, logsumexp.narrow(2, 0, query.size(2)),
       mask.defined() ? OptionalTensor(mask) : std::nullopt, dropout, is_causal, scale);
   return {of_query, of_key, of_value, Tensor()};
 }

@@ -91,6 +91,16 @@ at::Tensor sum_of_numbers(const at::Tensor& x, const Stack& arguments) {
       .to(arguments[3].toOptional<at::ScalarType>().value_or(x.scalar_type()));
 }
 
+at::Tensor with_strides_of(const at::Tensor& like, const at::Tensor& x) {
+  at::Tensor made = at::empty_like(like);
+  return made.strides() == x.strides() ? x : made.copy_(x);
+}
+
+// As efficient attention gives it: a position's values of all heads are together.
+at::Tensor by_position(const at::Tensor& x) {
+  return x.transpose(1, 2).contiguous().transpose(1, 2);
+}
+
 // Nothing if the CPU's kernel takes these arguments.
 std::optional<at::Tensor> result_without_kernel(const std::string& name, const Stack& arguments) {
   const auto dtype = [&] { return arguments[0].toTensor().scalar_type(); };
@@ -117,6 +127,25 @@ void adapt_to_cpu(const c10::FunctionSchema& schema, Stack& arguments) {
   if (name == "aten::_linalg_svd") svd_by_any_driver(arguments);
   if (name == "aten::linalg_lstsq") least_squares_by_gels(arguments);
   if (name.starts_with("aten::_fft_")) check_fft_sizes(arguments);
+}
+
+void adapt_to_gpu(const c10::FunctionSchema& schema, const Stack& arguments, Stack& results) {
+  const std::string& name = schema.name();
+  if (name == "aten::_linalg_svd" && schema.overload_name().empty())
+    results[2] = results[2].toTensor().contiguous();
+  // Flash attention's results have the strides of the queries, and for the gradients those of queries,
+  // keys and values.
+  const auto lay_out = [&](std::size_t result, std::size_t argument) {
+    const at::Tensor& x = results[result].toTensor();
+    results[result] =
+        is_flash_attention ? with_strides_of(arguments[argument].toTensor(), x) : by_position(x);
+  };
+  if (name == "aten::_scaled_dot_product_flash_attention_for_cpu") {
+    lay_out(0, 0);
+    results[1] = results[1].toTensor().contiguous();
+  } else if (name == "aten::_scaled_dot_product_flash_attention_for_cpu_backward") {
+    for (std::size_t i = 0; i < 3; ++i) lay_out(i, i + 1);
+  }
 }
 
 bool compute_without_kernel(const c10::FunctionSchema& schema, Stack& arguments) {

@@ -12,6 +12,13 @@ namespace simulated_cuda {
 /// the errors that only CUDA's kernel has.
 void adapt_to_cpu(const c10::FunctionSchema& schema, torch::jit::Stack& arguments);
 
+/// Gives results of the CPU's kernel the strides that CUDA's have.
+void adapt_to_gpu(const c10::FunctionSchema& schema, const torch::jit::Stack& arguments,
+                  torch::jit::Stack& results);
+
+/// Which of CUDA's kernels the CPU's fused attention stands for, in this thread.
+inline thread_local bool is_flash_attention = false;
+
 /// Computes an operation whose CPU kernel lacks these arguments, and replaces them by the results.
 /// False for any other operation.
 bool compute_without_kernel(const c10::FunctionSchema& schema, torch::jit::Stack& arguments);

@@ -3,6 +3,8 @@
 // GPU-only operations, composed of operations that simulated GPUs have. Their results have the
 // layouts of LibTorch's own kernels (for the cells see ATen/native/cuda/RNN.cu).
 #include <ATen/ATen.h>
+#include <ATen/TensorIterator.h>
+#include <ATen/native/UnaryOps.h>
 
 #include <array>
 #include <numeric>
@@ -12,6 +14,11 @@
 
 #include "kernels/own_kernels.hpp"
 #include "kernels/registration.hpp"
+
+// Of a header that is not installed.
+namespace at::native {
+DECLARE_DISPATCH(Tensor (*)(const Tensor&, IntArrayRef), flatten_indices_stub)
+}
 
 namespace simulated_cuda {
 namespace {
@@ -174,6 +181,21 @@ std::tuple<Tensor, Tensor, Tensor> cudnn_batch_norm_backward(
                                         {true, true, true});
 }
 
+// The places of a sparse tensor's values in a dense one. The check of its invariants launches it.
+Tensor flatten_indices(const Tensor& indices, at::IntArrayRef sizes) {
+  Tensor places = at::zeros({indices.size(1)}, indices.options());
+  for (std::int64_t dim = 0; dim < indices.size(0); ++dim)
+    places = places * sizes[static_cast<std::size_t>(dim)] + indices[dim];
+  return places;
+}
+
+// LibTorch compiles its kernel while the program runs.
+void kaiser_window(at::TensorIteratorBase& iterator, std::int64_t length, double beta) {
+  const Tensor x = iterator.tensor(1) * (2. / static_cast<double>(length - 1)) - 1;
+  const Tensor most = at::i0(at::scalar_tensor(beta, at::kDouble));
+  iterator.tensor(0).copy_(at::i0((1 - x * x).clamp_min(0).sqrt() * beta) / most.item());
+}
+
 constexpr std::int64_t k_bilinear = 0, k_zeros = 0;
 
 Tensor cudnn_grid_sampler(const Tensor& input, const Tensor& grid) {
@@ -206,6 +228,8 @@ void add_gpu_only(torch::Library& library) {
   add("cudnn_convolution_add_relu", TORCH_FN(cudnn_convolution_add_relu));
   add("cudnn_batch_norm", TORCH_FN(cudnn_batch_norm));
   add("cudnn_batch_norm_backward", TORCH_FN(cudnn_batch_norm_backward));
+  at::native::flatten_indices_stub.set_cuda_dispatch_ptr(flatten_indices);
+  at::native::kaiser_window_stub.set_cuda_dispatch_ptr(kaiser_window);
   add("cudnn_grid_sampler", TORCH_FN(cudnn_grid_sampler));
   add("cudnn_grid_sampler_backward", TORCH_FN(cudnn_grid_sampler_backward));
 }

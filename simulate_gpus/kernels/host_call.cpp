@@ -11,6 +11,7 @@
 
 #include "kernels/arguments.hpp"
 #include "kernels/cpu_gaps.hpp"
+#include "kernels/host_tensors.hpp"
 
 namespace simulated_cuda {
 namespace {
@@ -124,7 +125,7 @@ Values call_widened(const c10::OperatorHandle& operation, c10::DispatchKey key,
     const auto originals = tensors_of(arguments[i]), written = tensors_of(wide[i]);
     for (std::size_t k = 0; k < originals.size(); ++k) {
       if (originals[k].is_same(written[k])) continue;
-      if (originals[k].sizes() != written[k].sizes()) originals[k].resize_(written[k].sizes());
+      resize_like(originals[k], written[k]);
       originals[k].copy_(written[k]);
     }
   }
@@ -147,6 +148,7 @@ void call_on_host(const c10::OperatorHandle& operation, c10::DispatchKey key,
   const Values arguments = *stack;
   try {
     operation.redispatchBoxed(c10::DispatchKeySet(key), stack);
+    adapt_to_gpu(operation.schema(), arguments, *stack);
   } catch (const c10::Error&) {
     const Widening widening(operation.schema(), arguments);
     if (!widening.is_possible()) throw;

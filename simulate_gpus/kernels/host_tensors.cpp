@@ -33,10 +33,16 @@ at::Tensor host_view_of_strided(const at::Tensor& tensor) {
   return view;
 }
 
+// Both without a look at the indices, as a program can ask for: they may not be written yet.
 at::Tensor compressed(const at::Tensor& compressed_indices, const at::Tensor& plain_indices,
                       const at::Tensor& values, const at::Tensor& like) {
-  return at::_sparse_compressed_tensor_unsafe(compressed_indices, plain_indices, values,
-                                              like.sizes(), values.options().layout(like.layout()));
+  const auto key =
+      values.is_cuda() ? c10::DispatchKey::SparseCsrCUDA : c10::DispatchKey::SparseCsrCPU;
+  at::Tensor made = at::detail::make_tensor<at::SparseCsrTensorImpl>(
+      c10::DispatchKeySet(key), values.device(), like.layout(), values.dtype());
+  at::sparse_csr::get_sparse_csr_impl(made)->set_member_tensors(compressed_indices, plain_indices,
+                                                                values, like.sizes());
+  return made;
 }
 
 std::pair<at::Tensor, at::Tensor> indices_of(const at::Tensor& tensor) {
@@ -45,8 +51,9 @@ std::pair<at::Tensor, at::Tensor> indices_of(const at::Tensor& tensor) {
 
 at::Tensor coordinates(const at::Tensor& indices, const at::Tensor& values,
                        const at::Tensor& like) {
-  return at::_sparse_coo_tensor_unsafe(indices, values, like.sizes(),
-                                       values.options().layout(at::kSparse), like.is_coalesced());
+  return at::_sparse_coo_tensor_with_dims_and_tensors(
+      like.sparse_dim(), like.dense_dim(), like.sizes(), indices, values,
+      values.options().layout(at::kSparse), like.is_coalesced());
 }
 
 // All memory of a nested tensor, which is one buffer.
@@ -118,6 +125,12 @@ at::Tensor make_device_tensor(const at::Tensor& host, c10::Device device, Writes
   return made;
 }
 
+void resize_like(const at::Tensor& tensor, const at::Tensor& result) {
+  if (tensor.sizes() == result.sizes()) return;
+  tensor.resize_(result.sizes());
+  if (tensor.strides() != result.strides()) tensor.as_strided_(result.sizes(), result.strides());
+}
+
 void update_device_tensor(const at::Tensor& tensor, const at::Tensor& host, Writes& writes) {
   const c10::Device device = tensor.device();
   if (tensor.is_sparse()) {
@@ -140,7 +153,7 @@ void update_device_tensor(const at::Tensor& tensor, const at::Tensor& host, Writ
     update_device_tensor(buffer_of(tensor), buffer_of(host), writes);
     return;
   }
-  if (tensor.sizes() != host.sizes()) tensor.resize_(host.sizes());
+  resize_like(tensor, host);
   if (host.numel() == 0) return;
   at::Tensor view = host_view(tensor);
   if (view.data_ptr() != host.data_ptr()) writes.emplace_back(std::move(view), host);

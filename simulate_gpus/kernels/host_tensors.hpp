@@ -30,6 +30,9 @@ at::Tensor copied(const at::Tensor& view);
 /// A new CUDA tensor like the CPU tensor, whose values are still to be written.
 at::Tensor make_device_tensor(const at::Tensor& host, c10::Device device, Writes& writes);
 
+/// Gives a tensor that is written the sizes of its result, and if they are others the strides too.
+void resize_like(const at::Tensor& tensor, const at::Tensor& result);
+
 /// Gives the CUDA tensor the sizes of the CPU tensor, and adds its values to `writes`, unless the
 /// CPU tensor is a view of the same memory.
 void update_device_tensor(const at::Tensor& tensor, const at::Tensor& host, Writes& writes);

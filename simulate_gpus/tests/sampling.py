@@ -3,6 +3,7 @@
 environment variable TEST_SEED chooses (scripts/test --full sets it to the day)."""
 import os
 import random
+import sys
 
 SEED = os.environ.get("TEST_SEED")
 
@@ -16,7 +17,7 @@ def sampled(cases, part):
     """One in `part` of them, in their order."""
     cases = list(cases)
     if SEED:
-        print(f"all {len(cases)} cases, with seed {SEED}")
+        print(f"all {len(cases)} cases, with seed {SEED}", file=sys.stderr)
         return cases
     chosen = sorted(random.Random(0).sample(range(len(cases)), -(-len(cases) // part)))
     return [cases[i] for i in chosen]

@@ -148,10 +148,10 @@ bool is_called_by_operator() { return inner_calls > 0; }
 DispatchState DispatchState::current() {
   DispatchState state;
   each_open_scope([&](const auto& scope) {
-    const auto& [policy, ledger, factory_device] = scope->settings;
-    if (policy) state.policy = *policy;
-    if (ledger) state.ledgers.push_back(ledger.get());
-    if (factory_device) state.factory_device = factory_device;
+    const auto& settings = scope->settings;
+    if (settings.policy) state.policy = *settings.policy;
+    if (settings.ledger) state.ledgers.push_back(settings.ledger.get());
+    if (settings.factory_device) state.factory_device = settings.factory_device;
   });
   return state;
 }

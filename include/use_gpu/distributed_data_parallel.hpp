@@ -42,6 +42,18 @@ struct DistributedOptions {
 
 namespace detail {
 
+/// The tensors of an output, and whether there is something else in it that could hold some.
+struct OutputTensors {
+  at::Tensor operator()(const at::Tensor& x) { return all.emplace_back(x); }
+  template <class T>
+  T operator()(const T& x) {
+    has_unknown = true;
+    return x;
+  }
+  std::vector<at::Tensor> all = {};
+  bool has_unknown = false;
+};
+
 /// What DistributedDataParallel does, for networks of any type.
 class DistributedSteps {
  public:
@@ -54,7 +66,9 @@ class DistributedSteps {
   /// So that no rank waits for this one's gradients.
   void forward_failed() noexcept;
   /// Takes the tensors of the output where it needs them, and gives those to return instead.
-  std::vector<at::Tensor> after_forward(const std::vector<at::Tensor>& outputs);
+  /// `are_all`: the output has nothing else that could hold a tensor.
+  std::vector<at::Tensor> after_forward(const std::vector<at::Tensor>& outputs,
+                                        bool are_all = true);
   [[nodiscard]] bool needs_outputs() const;
   /// Returns the previous value.
   bool set_exchanging(bool exchanges);
@@ -82,7 +96,7 @@ class DistributedSteps {
 ///
 /// Throws: with Gloo forward() and backward() throw CommunicatorError if a rank has died, left or is
 /// too late. With NCCL c10d's watchdog ends the process about a minute after the time-out, with a
-/// line that names the rank, as in Python. A rank whose network throws in forward() leaves the group.
+/// line that names the rank, as in Python. A rank whose forward() throws leaves the group.
 ///
 /// Threads: one at a time.
 template <ModuleHandle Net>
@@ -91,7 +105,8 @@ class DistributedDataParallel {
   /// Copies rank 0's parameters and buffers to all.
   ///
   /// Throws: on every rank, and nothing has changed: ParameterError if the networks differ, also in
-  /// the order of their parameters or in what is frozen, and for gradients that cannot be sent;
+  /// the order of their parameters or in what is frozen, with what differs between which ranks in
+  /// differences(), for gradients that cannot be sent, and for an expanded parameter or buffer;
   /// ArgumentError if the options differ or nothing is to be trained; DeviceMismatch if the network is
   /// not on group.device(). Where one rank alone throws, the others get a ParameterError.
   DistributedDataParallel(Net net, Communicator& group, DistributedOptions options = {})
@@ -101,30 +116,27 @@ class DistributedDataParallel {
   ///
   /// Throws: ParameterError, with the names (at most 100) in differences(), if parameters had no part
   /// in the last step and find_unused_parameters is false, or if the network has another device, dtype
-  /// or shape by now. This rank has left the group then; what the others get is said above.
+  /// or shape by now; ArgumentError if find_unused_parameters is true and the output has no tensor, or a
+  /// type that each_tensor.hpp does not list. This rank has left the group then; what the others get is
+  /// said above.
   template <class... Args>
   auto forward(Args&&... args) {
-    steps_.before_forward();
-    auto output = [&] {
-      try {
-        return net_->forward(std::forward<Args>(args)...);
-      } catch (...) {
-        steps_.forward_failed();
-        throw;
+    try {
+      steps_.before_forward();
+      auto output = net_->forward(std::forward<Args>(args)...);
+      if (!steps_.needs_outputs()) {
+        steps_.after_forward({});
+        return output;
       }
-    }();
-    if (!steps_.needs_outputs()) {
-      steps_.after_forward({});
-      return output;
+      detail::OutputTensors tensors;
+      static_cast<void>(detail::with_each_tensor(output, tensors));
+      const auto replaced = steps_.after_forward(tensors.all, !tensors.has_unknown);
+      auto next = replaced.begin();
+      return detail::with_each_tensor(output, [&](const at::Tensor&) { return *next++; });
+    } catch (...) {
+      steps_.forward_failed();
+      throw;
     }
-    std::vector<at::Tensor> tensors;
-    detail::with_each_tensor(output, [&](const at::Tensor& x) {
-      tensors.push_back(x);
-      return x;
-    });
-    const auto replaced = steps_.after_forward(tensors);
-    auto next = replaced.begin();
-    return detail::with_each_tensor(output, [&](const at::Tensor&) { return *next++; });
   }
 
   /// The network itself.

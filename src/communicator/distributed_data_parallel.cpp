@@ -23,6 +23,7 @@
 #include "communicator/reducer.hpp"
 #include "communicator/wire_tensor.hpp"
 #include "messages/error_text.hpp"
+#include "messages/tensor_summary.hpp"
 #include "network_tensors/named_tensors.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {
@@ -34,8 +35,10 @@ constexpr const char* k_name = "DistributedDataParallel";
 std::string description(const detail::Trained& trained) {
   std::ostringstream text;
   for (std::size_t i = 0; i < trained.names.size(); ++i) {
-    text << trained.names[i] << trained.parameters[i].strides() << trained.have_sparse_gradients[i]
-         << ';';
+    const auto& x = trained.parameters[i];
+    text << trained.names[i] << '\0' << detail::dtype_and_shape(x) << " with strides "
+         << x.strides() << (trained.have_sparse_gradients[i] ? " and a sparse gradient" : "")
+         << '\0';
   }
   return text.str();
 }
@@ -96,6 +99,7 @@ struct detail::DistributedSteps::State {
       if (!trouble.empty()) throw ParameterError(start + name + ' ' + trouble, {name});
       placed.emplace_back(x.device(), x.scalar_type(), x.sizes().vec());
     }
+    static_cast<void>(detail::named_tensors_of(net));  // each name of one tensor
     detail::NamedTensors named;
     for (const auto& x : net.named_buffers()) named.emplace(x.key(), x.value());
     buffers = detail::distinct_tensors(named);
@@ -167,10 +171,12 @@ detail::DistributedSteps::DistributedSteps(ModuleRef net, Communicator& group,
                          " cannot take part; its own error says why.");
   }
   if (!found.same_network) {
-    throw ParameterError(std::string(k_name) +
-                         ": the ranks' networks differ in the names, the order or the strides of "
-                         "the parameters that require a gradient. Build the same network on every "
-                         "rank.");
+    s.group.throw_differences(
+        k_name,
+        "the ranks' networks differ in the names, order, shapes, dtypes or "
+        "strides of the parameters that require a gradient (build the same on "
+        "every rank)",
+        facts);
   }
   broadcast_parameters(net, group);
 }
@@ -210,13 +216,15 @@ void detail::DistributedSteps::forward_failed() noexcept {
 }
 
 std::vector<at::Tensor> detail::DistributedSteps::after_forward(
-    const std::vector<at::Tensor>& outputs) {
+    const std::vector<at::Tensor>& outputs, bool are_all) {
   auto& s = *state_;
   if (!s.reducer) return outputs;
-  if (needs_outputs() && outputs.empty()) {
-    throw ArgumentError(std::string(k_name) +
-                        ": forward() returned no tensor in a type that is known (batch.hpp), so "
-                        "find_unused_parameters cannot see what was used.");
+  if (needs_outputs() && (outputs.empty() || !are_all)) {
+    throw ArgumentError(
+        std::string(k_name) + ": forward() returned " +
+        (are_all ? "no tensor" : "a type that is not known") +
+        ", so find_unused_parameters cannot see what was used. Return tensors in types "
+        "that each_tensor.hpp lists.");
   }
   s.must_copy_buffers = at::GradMode::is_enabled() && s.exchanges;
   if (s.must_copy_buffers) s.reducer->prepare_for_backward(outputs);

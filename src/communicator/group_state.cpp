@@ -2,7 +2,9 @@
 #include "communicator/group_state.hpp"
 
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/view_as_real.h>
+#include <ATen/ops/zeros.h>
 #include <c10/util/ConstexprCrc.h>
 #include <use_gpu/errors.hpp>
 #include <use_gpu/log.hpp>
@@ -10,6 +12,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <thread>
 #include <utility>
 
@@ -17,6 +20,7 @@
 #include "messages/error_text.hpp"
 #include "messages/message.hpp"
 #include "messages/tensor_summary.hpp"
+#include "network_tensors/parameter_differences.hpp"
 
 namespace use_gpu::detail {
 namespace {
@@ -66,15 +70,17 @@ void GroupState::call(const std::string& operation, const at::Tensor& x, Collect
     if (size() == 1) return;
     wire = to_wire(x, what, /*through_host=*/!by_nccl(x));
   } catch (...) {
-    try {  // so that the others get an error too
-      compare_calls(operation, operation + " was refused on a rank");
-    } catch (const ArgumentError&) {  // this rank's own error says more
-    }
+    refuse(operation);
     throw;
   }
   compare_calls(operation, operation + ' ' + text_of(what) + ' ' + dtype_and_shape(x) +
                                (by_nccl(x) ? " by NCCL" : " by Gloo"));
   send(operation, wire, x, what);
+}
+
+void GroupState::refuse(const std::string& operation) try {
+  compare_calls(operation, operation + " was refused on a rank");
+} catch (const ArgumentError&) {  // this rank's own error says more
 }
 
 CallComparison GroupState::compare_calls(const std::string& operation, const std::string& call,
@@ -83,11 +89,11 @@ CallComparison GroupState::compare_calls(const std::string& operation, const std
   throw_if_lost(operation);
   const auto a = hash(call), b = hash(network), c = hash(choice);
   // Equal on all ranks if max(x) == min(x), which is ~max(~x).
-  std::array<std::int64_t, 7> most{a, ~a, b, ~b, c, ~c, refuses ? rank : -1};
-  if (size() > 1) {
-    const auto all = at::from_blob(most.data(), {std::ssize(most)}, at::kLong);
-    send(operation, all, all, ReduceOp::max);
-  }
+  std::array<std::int64_t, 7> own{a, ~a, b, ~b, c, ~c, refuses ? rank : -1};
+  // A copy that outlives this call: work that was given up may still write to it.
+  const auto all = at::from_blob(own.data(), {std::ssize(own)}, at::kLong).clone();
+  if (size() > 1) send(operation, all, all, ReduceOp::max);
+  const auto* const most = all.const_data_ptr<std::int64_t>();
   if (most[0] != ~most[1]) {
     throw ArgumentError(operation + ": the ranks do not make the same call. Rank " +
                         std::to_string(rank) + " makes this one: " + call +
@@ -95,6 +101,44 @@ CallComparison GroupState::compare_calls(const std::string& operation, const std
                         "is on group.device().");
   }
   return {most[2] == ~most[3], most[4] == ~most[5], static_cast<int>(most[6])};
+}
+
+void GroupState::throw_differences(const std::string& operation, const std::string& what,
+                                   const std::string& network) {
+  const auto bytes = at::device(at::kCPU).dtype(at::kByte);
+  const auto longest = at::full({1}, std::ssize(network), bytes.dtype(at::kLong));
+  send(operation, longest, longest, ReduceOp::max);
+  using Facts = std::vector<std::pair<std::string, std::string>>;
+  std::vector<Facts> ranks;
+  for (int root = 0; root < size(); ++root) {
+    const auto text = at::zeros({longest.item<std::int64_t>() + 1}, bytes);
+    if (root == rank) std::ranges::copy(network, text.mutable_data_ptr<std::uint8_t>());
+    send(operation, text, text, root);
+    auto& facts = ranks.emplace_back();
+    for (const auto* next = static_cast<const char*>(text.const_data_ptr()); *next != 0;) {
+      const std::string name = next;
+      facts.emplace_back(name, next += name.size() + 1);
+      next += facts.back().second.size() + 1;
+    }
+  }
+  Differences differences;
+  for (int other = 1; other < size(); ++other) {
+    const auto &first = ranks[0], &own = ranks[static_cast<std::size_t>(other)];
+    const std::string where = " on rank " + std::to_string(other), none = "missing or frozen";
+    std::map<std::string, std::string> rest(own.begin(), own.end());
+    const auto compare = [&](const std::string& name, const std::string& a, const std::string& b) {
+      if (a != b) differences.push_back(name + " is " + a + " on rank 0, but " + b + where);
+    };
+    for (const auto& [name, facts] : first) {
+      const auto found = rest.extract(name);
+      compare(name, facts, found.empty() ? none : found.mapped());
+    }
+    for (const auto& [name, facts] : rest) compare(name, none, facts);
+    if (!differences.empty()) continue;
+    const auto [here, there] = std::ranges::mismatch(first, own);
+    if (here != first.end()) compare("the first one in another place", here->first, there->first);
+  }
+  throw_if_any(operation + ": " + what, std::move(differences));
 }
 
 void GroupState::take_part(const std::string& operation, const std::function<void()>& work) {

@@ -47,10 +47,19 @@ class GroupState : public Membership {
 
   /// The first message of every call, small and always of the same size: with different sizes Gloo
   /// ends the process, with different dtypes values are wrong. ArgumentError on every rank unless
-  /// all make the same call; the caller checks the rest.
+  /// all make the same call; the caller checks the rest. `network` has for each tensor its name, a
+  /// zero, what has to agree, a zero.
   CallComparison compare_calls(const std::string& operation, const std::string& call,
                                const std::string& network = {}, const std::string& choice = {},
                                bool refuses = false);
+
+  /// So that the others get an error too where this rank throws before the comparison.
+  void refuse(const std::string& operation);
+
+  /// Where the networks of the ranks differ: ParameterError on every rank, which begins with `what` and
+  /// names each difference from rank 0. Every rank passes its `network`, as to compare_calls.
+  void throw_differences(const std::string& operation, const std::string& what,
+                         const std::string& network);
 
   /// What a rank does once the calls are compared; nothing in a group of one. If it throws, the rank
   /// leaves, so that none waits.

@@ -18,6 +18,7 @@
 #include "communicator/wire_tensor.hpp"
 #include "copies/each_copy.hpp"
 #include "copies/flat_buffers.hpp"
+#include "messages/tensor_summary.hpp"
 #include "network_tensors/named_tensors.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {
@@ -32,28 +33,22 @@ const at::Tensor& sent_of(const at::Tensor& x, Collective what) {
 }
 
 // All that decides which messages are sent, in each call anew, as a device or a dtype may have changed
-// on one rank alone. Ties and devices are numbered in the order of first use, as only what is the same
-// one matters, and whether a device is the group's own.
+// on one rank alone. Only which tensors are tied matters, and which are on one device, and whether a
+// device is the group's own.
 std::string description(const detail::NamedTensors& all, Collective what, c10::Device own) {
-  std::unordered_map<const at::TensorImpl*, std::size_t> tensors;
-  std::unordered_map<c10::Device, std::size_t> devices;
+  std::unordered_map<const at::TensorImpl*, std::string> tensors;
+  std::unordered_map<c10::Device, std::string> devices;
   std::string facts;
-  const auto add = [&](auto fact) {
-    facts.append(reinterpret_cast<const char*>(&fact), sizeof fact);
-  };
-  const auto number = [](auto& seen, const auto& key) {
-    return seen.try_emplace(key, seen.size()).first->second;
-  };
   for (const auto& [name, x] : all) {
     const auto& sent = sent_of(x, what);
-    facts += name;
-    add(number(tensors, x.unsafeGetTensorImpl()));
-    add(x.scalar_type());
-    add(sent.scalar_type());
-    for (const auto size : sent.sizes()) add(size);
-    add(number(devices, sent.device()));
-    add(same_device(sent.device(), own));
-    add('\n');
+    const auto& first = tensors.try_emplace(x.unsafeGetTensorImpl(), name).first->second;
+    const auto& device = devices.try_emplace(sent.device(), name).first->second;
+    facts += name + '\0' + detail::dtype_and_shape(x);
+    if (sent.scalar_type() != x.scalar_type())
+      facts += " with a gradient in " + detail::dtype_and_shape(sent);
+    if (!same_device(sent.device(), own)) facts += " not on group.device(), but with " + device;
+    if (first != name) facts += " tied to " + first;
+    facts += '\0';
   }
   return facts;
 }
@@ -69,19 +64,21 @@ bool check_networks(detail::GroupState& group, const std::string& function,
     if (const auto why = detail::why_not_sent(sent, what); !why.empty())
       trouble = (sent.is_same(x) ? "" : "the gradient of ") + name + ": " + why;
   }
-  const auto found = group.compare_calls(
-      function, function + ' ' + detail::text_of(what),
-      trouble.empty() ? description(all, what, group.device) : "", choice, !trouble.empty());
+  const auto network = trouble.empty() ? description(all, what, group.device) : "";
+  const auto found = group.compare_calls(function, function + ' ' + detail::text_of(what), network,
+                                         choice, !trouble.empty());
   if (!trouble.empty()) throw ParameterError(function + ": " + trouble);
   if (found.refusing_rank >= 0) {
     throw ParameterError(function + ": rank " + std::to_string(found.refusing_rank) +
                          " cannot take part; its own error says why.");
   }
   if (!found.same_network) {
-    throw ParameterError(function +
-                         ": the ranks' networks differ in the names, shapes, dtypes, devices, ties "
-                         "or requires_grad of their tensors, or in their gradients' dtypes. Build "
-                         "the same network on every rank, and place it on group.device().");
+    group.throw_differences(
+        function,
+        "the ranks' networks differ in the names, shapes, dtypes, devices, ties "
+        "or requires_grad of their tensors, or in their gradients' dtypes "
+        "(build the same on every rank)",
+        network);
   }
   return found.same_choice;
 }
@@ -121,8 +118,14 @@ void exchange(detail::GroupState& group, const std::string& function,
 }  // namespace
 
 void broadcast_parameters(ModuleRef net, Communicator& group, int root) {
-  const auto all = detail::named_tensors_of(net.get());
   auto& state = *group.state_;
+  detail::NamedTensors all;
+  try {
+    all = detail::named_tensors_of(net.get());
+  } catch (...) {
+    state.refuse("broadcast_parameters");
+    throw;
+  }
   check_networks(state, "broadcast_parameters", all, root);
   if (const auto trouble = detail::trouble_with_root(root, state.size()); !trouble.empty())
     throw ArgumentError("broadcast_parameters: " + trouble);
@@ -142,8 +145,10 @@ void average_gradients(ModuleRef net, Communicator& group) {
   const bool same = check_networks(state, "average_gradients", all, ReduceOp::mean, has_gradient);
   state.take_part("average_gradients", [&] {
     if (!same) {  // a '1' of any rank counts
-      const auto any = at::from_blob(has_gradient.data(), {std::ssize(has_gradient)}, at::kChar);
+      const auto any =
+          at::from_blob(has_gradient.data(), {std::ssize(has_gradient)}, at::kChar).clone();
       state.send("average_gradients", any, any, ReduceOp::max);
+      has_gradient.assign(static_cast<const char*>(any.const_data_ptr()), has_gradient.size());
     }
     exchange(state, "average_gradients", gradients_to_send(all, names, has_gradient),
              ReduceOp::mean);

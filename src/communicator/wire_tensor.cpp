@@ -52,6 +52,9 @@ std::string trouble_with_root(int root, int size) {
 std::string why_not_sent(const at::Tensor& x, Collective what) {
   if (const auto trouble = trouble_with(x); !trouble.empty())
     return describe(x) + " is " + trouble + "; only dense tensors with values can be sent.";
+  if (at::has_internal_overlap(x) == at::MemOverlap::Yes)
+    return describe(x) +
+           " has overlapping elements (expand?), so it cannot be written to. Send its clone().";
   if (wire_dtype(x.scalar_type(), what)) return {};
   return describe(x) +
          (what == Collective(ReduceOp::mean)
@@ -68,18 +71,15 @@ void check_collective(const std::string& operation, const at::Tensor& x, Collect
   };
   if (!x.defined()) refuse("the tensor is undefined.");
   refuse(why_not_sent(x, what));
-  if (at::has_internal_overlap(x) == at::MemOverlap::Yes) {
-    refuse(describe(x) +
-           " has overlapping elements (expand?), so it cannot be written to. Send its clone().");
-  }
   if (const auto* root = std::get_if<int>(&what)) refuse(trouble_with_root(*root, size));
 }
 
 at::Tensor to_wire(const at::Tensor& x, Collective what, bool through_host) {
   const auto dtype = wire_dtype(x.scalar_type(), what).value();
   const auto device = through_host ? c10::Device(c10::kCPU) : x.device();
+  // Work that was given up may still write to it: it must not be memory that x does not own.
   if (x.is_contiguous() && !x.is_conj() && !x.is_neg() && x.scalar_type() == dtype &&
-      x.device() == device) {
+      x.device() == device && x.storage().resizable()) {
     return x.detach();
   }
   const bool pinned = through_host && x.is_cuda();

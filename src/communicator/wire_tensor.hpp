@@ -29,7 +29,7 @@ using Collective = std::variant<ReduceOp, int>;
 void check_collective(const std::string& operation, const at::Tensor& x, Collective what, int size);
 
 /// x's values, contiguous, on x's device or on the host, in the dtype in which they are sent so. If x
-/// is all that already, it is only detached, not copied.
+/// is all that already, in memory of LibTorch's, it is only detached, not copied.
 [[nodiscard]] at::Tensor to_wire(const at::Tensor& x, Collective what, bool through_host);
 
 /// Copies the changed to_wire(x) back into x.

@@ -209,6 +209,12 @@ def stopped_before_all_reduce(): stopped("Fault.StoppedBeforeAllReduce", "6000ms
 def stopped_before_a_call_of_the_backend(): stopped("Fault.StoppedBeforeACallOfTheBackend", "6000")
 
 
+def continued_after_the_time_out():
+    """It then sends what the others wait for no more."""
+    statuses, _ = ranks("Fault.ContinuesAfterTheTimeOut", victim=RANKS - 1)
+    expect(statuses == [0] * RANKS, "exit statuses")
+
+
 def out_of_memory_between_two_buckets():
     statuses, outputs = ranks("Fault.OutOfMemoryBetweenTwoBuckets", victim=1)
     expect(statuses == [0] * RANKS, "exit statuses")
@@ -273,6 +279,12 @@ def data_parallel_lost(test, status):
 def data_parallel_killed(): data_parallel_lost("Fault.KilledDuringBackward", -9)
 def data_parallel_skips_a_step(): data_parallel_lost("Fault.SkipsAStep", 0)
 def data_parallel_batch_raises(): data_parallel_lost("Fault.BatchRaises", 0)
+def data_parallel_returns_no_tensor(): data_parallel_lost("Fault.ReturnsNoTensor", 0)
+
+
+def data_parallel_unknown_output():
+    statuses, _ = ranks("Fault.ReturnsAnUnknownType", count=2)
+    expect(statuses == [0, 0], "exit statuses")
 
 
 def data_parallel_unused():

@@ -297,6 +297,60 @@ TEST(Group, RefusesNetworksThatDifferOnEveryRank) {
   EXPECT_TRUE(has(roots, "root"));
 }
 
+TEST(Group, NamesWhatDiffersBetweenWhichRanks) {
+  if (group().size() == 1) GTEST_SKIP() << "one rank cannot differ";
+  const bool first = group().rank() == 0;
+  torch::nn::Linear net(2, 2);
+  net->register_buffer("shape", torch::ones({first ? 2 : 3}));
+  net->register_buffer("dtype", torch::ones({2}, first ? at::kInt : at::kLong));
+  net->register_buffer(first ? "mine" : "theirs", torch::ones({2}));
+  place(net, group().device());
+  std::vector<std::string> expected;
+  for (int rank = 1; rank < group().size(); ++rank) {
+    const auto where = " on rank " + std::to_string(rank);
+    for (const char* text : {"dtype is int32[2] on rank 0, but int64[2]",
+                             "mine is float32[2] on rank 0, but missing or frozen",
+                             "shape is float32[2] on rank 0, but float32[3]",
+                             "theirs is missing or frozen on rank 0, but float32[2]"})
+      expected.push_back(text + where);
+  }
+  try {
+    broadcast_parameters(net, group());
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const ParameterError& error) {
+    EXPECT_EQ(error.differences(), expected);
+    EXPECT_TRUE(has(error.what(), expected.front()));
+  }
+  group().barrier();  // and the group goes on
+}
+
+TEST(Group, RefusesOnEveryRankWhatOneCannotWriteOrName) {
+  for (const bool has_both : {false, true}) {
+    torch::nn::Linear net(2, 2);
+    if (group().rank() == 0)
+      net->register_buffer(has_both ? "bias" : "mask", torch::ones({1}).expand({4}));
+    const auto refused = [&] { broadcast_parameters(net, group()); };
+    if (group().rank() == 0) {
+      EXPECT_TRUE(has(error_of<ParameterError>(refused),
+                      has_both ? "bias is a parameter and a buffer" : "mask: float32[4]"));
+    } else {
+      EXPECT_THROW(refused(), Error);
+    }
+  }
+  torch::nn::Linear net(2, 2);
+  net->weight.mutable_grad() = torch::ones({1}).expand({2, 2});
+  EXPECT_TRUE(has(error_of<ParameterError>([&] { average_gradients(net, group()); }), "weight"));
+  group().barrier();  // and the group goes on
+}
+
+// Work that is given up may write to it when the tensor has gone.
+TEST(Group, CopiesMemoryThatItCannotKeep) {
+  std::vector<float> own(3, 1.F);
+  const auto x = torch::from_blob(own.data(), {3});
+  group().all_reduce(x);
+  EXPECT_EQ(own, std::vector<float>(3, static_cast<float>(group().size())));
+}
+
 TEST(Group, RefusesTiesThatDifferOnEveryRank) {
   if (group().size() == 1) GTEST_SKIP() << "one rank cannot differ";
   torch::nn::Linear net(2, 2);
@@ -425,6 +479,26 @@ TEST(Fault, StoppedBeforeAllReduce) {
   const auto x = torch::ones({3}, joined.device());
   // The script looks for the time-out: that of one rank may end the other's wait.
   said([&] { joined.all_reduce(x); });
+}
+
+// Gloo may go on with what the others have given up.
+TEST(Fault, ContinuesAfterTheTimeOut) {
+  auto joined = join_within(std::chrono::seconds(6));
+  const auto victim = torch::tensor({is_victim() ? ::getpid() : 0}, at::kLong);
+  joined.all_reduce(victim);
+  if (is_victim()) {
+    ::raise(SIGSTOP);
+    said([&] { joined.barrier(); });
+    return;
+  }
+  said([&] { joined.barrier(); });
+  torch::nn::Linear net(1, 1);
+  error_of<CommunicatorError>([&] { average_gradients(net, joined); });
+  volatile std::uint8_t where_the_calls_were[1 << 14];
+  for (auto& byte : where_the_calls_were) byte = 0xa5;
+  ::kill(static_cast<pid_t>(victim.item<std::int64_t>()), SIGCONT);
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  for (const auto& byte : where_the_calls_were) ASSERT_EQ(byte, 0xa5);
 }
 
 // A program may call c10d itself: nothing ends the process there either.

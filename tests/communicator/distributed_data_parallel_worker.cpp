@@ -193,6 +193,53 @@ TEST(Together, RefusesNetworksThatDifferOnEveryRank) {
   group().barrier();  // and the group goes on
 }
 
+TEST(Together, NamesWhatDiffersBetweenWhichRanks) {
+  if (group().size() == 1) GTEST_SKIP() << "one rank cannot differ";
+  const bool first = group().rank() == 0;
+  const auto differences_of = [](const torch::nn::Sequential& net) {
+    place(net, group().device());
+    const auto before = net->parameters()[0].detach().clone();
+    std::vector<std::string> differences;
+    try {
+      const DistributedDataParallel parallel(net, group());
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const ParameterError& error) {
+      differences = error.differences();
+      EXPECT_TRUE(has(error.what(), differences.front()));
+    }
+    EXPECT_TRUE(net->parameters()[0].equal(before));
+    return differences.empty() ? "" : differences.front();
+  };
+  using torch::nn::Linear, torch::nn::Sequential;
+  EXPECT_EQ(differences_of(Sequential(Linear(2, first ? 3 : 2))),
+            "0.weight is float32[3, 2] with strides [2, 1] on rank 0, but float32[2, 2] with "
+            "strides [2, 1] on rank 1");
+  Sequential halved(Linear(2, 2));
+  if (!first) place(halved, group().device(), at::kDouble);
+  EXPECT_TRUE(has(differences_of(halved), "but float64[2"));
+  Sequential longer(Linear(2, 2));
+  if (first) longer->push_back("mine", Linear(2, 2));
+  EXPECT_TRUE(has(differences_of(longer), "on rank 0, but missing or frozen on rank 1"));
+  Sequential turned;
+  turned->register_parameter(first ? "a" : "b", torch::ones({2}));
+  turned->register_parameter(first ? "b" : "a", torch::ones({2}));
+  EXPECT_EQ(differences_of(turned),
+            "the first one in another place is a on rank 0, but b on rank 1");
+  group().barrier();  // and the group goes on
+}
+
+TEST(Together, RefusesABufferThatCannotBeWrittenOrNamedOnEveryRank) {
+  for (const char* name : {"mask", "first"}) {
+    torch::nn::Sequential net(torch::nn::Linear(2, 2));
+    place(net, group().device());
+    net->register_parameter("first", torch::ones({2}, group().device()));
+    net->register_buffer(name, torch::ones({1}, group().device()).expand({4}));
+    const auto refused = [&] { const DistributedDataParallel parallel(net, group()); };
+    EXPECT_TRUE(has(error_of<ParameterError>(refused), name));
+  }
+  group().barrier();  // and the group goes on
+}
+
 TEST(Together, RefusesANetworkElsewhere) {
   if (group().device().is_cpu()) GTEST_SKIP() << "needs a GPU";
   const auto text =
@@ -308,6 +355,58 @@ void lose_one_in_the_third_step(bool raises) {
 
 TEST(Fault, SkipsAStep) { lose_one_in_the_third_step(/*raises=*/false); }
 TEST(Fault, BatchRaises) { lose_one_in_the_third_step(/*raises=*/true); }
+
+// Any exception in forward() leaves the group, as one of the network's.
+struct ListImpl : torch::nn::Module {
+  ListImpl() { register_module("linear", linear); }
+  std::vector<at::Tensor> forward(const at::Tensor& x, bool is_empty) {
+    auto y = linear(x);
+    if (is_empty) return {};
+    return {y};
+  }
+  torch::nn::Linear linear{8, 3};
+};
+TORCH_MODULE(List);
+
+TEST(Fault, ReturnsNoTensor) {
+  auto joined = Communicator::join(until_noticed());
+  const List net;
+  place(net, joined.device());
+  DistributedDataParallel parallel(net, joined, {.find_unused_parameters = true});
+  const auto x = torch::rand({6, 8}, joined.device());
+  parallel.forward(x, false).front().sum().backward();
+  const auto train = [&] { parallel.forward(x, is_victim()).front().sum().backward(); };
+  if (is_victim()) {
+    EXPECT_TRUE(has(error_of<ArgumentError>(train), "no tensor"));
+    EXPECT_TRUE(has(error_of<CommunicatorError>([&] { joined.barrier(); }), "no longer usable"));
+  } else {
+    say(error_of<CommunicatorError>(train));
+  }
+}
+
+struct Unknown {
+  at::Tensor y;
+};
+struct ReturnsUnknown : torch::nn::Module {
+  ReturnsUnknown() { register_module("linear", linear); }
+  std::pair<at::Tensor, std::vector<Unknown>> forward(const at::Tensor& x) {
+    return {linear(x), {{linear(x)}}};
+  }
+  torch::nn::Linear linear{8, 3};
+};
+TEST(Fault, ReturnsAnUnknownType) {
+  auto joined = Communicator::join(until_noticed());
+  const auto net = std::make_shared<ReturnsUnknown>();
+  place(net, joined.device());
+  const auto x = torch::rand({6, 8}, joined.device());
+  {
+    DistributedDataParallel parallel(net, joined);
+    parallel.forward(x).first.sum().backward();
+  }
+  DistributedDataParallel parallel(net, joined, {.find_unused_parameters = true});
+  EXPECT_TRUE(has(error_of<ArgumentError>([&] { parallel.forward(x); }), "is not known"));
+  EXPECT_TRUE(has(error_of<CommunicatorError>([&] { joined.barrier(); }), "no longer usable"));
+}
 
 TEST(Fault, DoesNotUseAParameter) {
   auto joined = Communicator::join(until_noticed());

@@ -7,6 +7,7 @@
 #include <use_gpu/errors.hpp>
 
 #include <atomic>
+#include <cstdlib>
 #include <string>
 
 #include "messages/error_text.hpp"
@@ -14,12 +15,15 @@
 namespace use_gpu::detail {
 namespace {
 
-std::atomic<bool> main_thread_is_over = false;
+std::atomic<bool> program_is_over = false;
 
 // exit() destroys its thread's own objects before all static ones. The first of them is destroyed
 // last; so this one is made when the library is loaded, and only in the main thread.
+// What it registers comes before all that is registered by then; and never, if the thread alone has ended.
 struct MainThread {
-  ~MainThread() { main_thread_is_over = true; }
+  ~MainThread() {
+    std::atexit([] { program_is_over = true; });
+  }
 };
 thread_local MainThread main_thread;
 [[maybe_unused]] const MainThread* const k_main_thread =
@@ -37,7 +41,7 @@ thread_local MainThread main_thread;
 
 }  // namespace
 
-bool is_exiting() noexcept { return main_thread_is_over; }
+bool is_exiting() noexcept { return program_is_over; }
 
 bool is_always_there(c10::Device device) { return device.is_cpu() || device.is_meta(); }
 

@@ -13,9 +13,10 @@ namespace use_gpu::detail {
 /// The CPU and "meta": there is always exactly one of each, so an index has no meaning.
 [[nodiscard]] bool is_always_there(c10::Device device);
 
-/// Whether the main thread has called exit(), or has ended. LibTorch's own objects may then be
-/// destroyed already: destructors must keep what only LibTorch can free, and no GPU can be used. Does
-/// not see that another thread has called exit().
+/// Whether the main thread has called exit(), or returned from main(). LibTorch's own objects may then
+/// be destroyed already: destructors must keep what only LibTorch can free, and no GPU can be used.
+/// Does not see that another thread has called exit(). The main thread may have ended alone, by
+/// pthread_exit(): the others go on.
 [[nodiscard]] bool is_exiting() noexcept;
 
 /// How many devices of that type this program can use; 0 for one that cannot be counted, and when

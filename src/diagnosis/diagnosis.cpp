@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <exception>
 
+#include "device/device_check.hpp"
 #include "device/device_cuda.hpp"
 #include "diagnosis/explanation.hpp"
 #include "messages/error_text.hpp"
@@ -60,6 +61,8 @@ detail::GpuFacts probe_gpus() {
 }  // namespace
 
 std::string explain_gpus() try {
+  if (detail::is_exiting())
+    return "The program is ending, and LibTorch has gone: no GPU can be used or examined any more.";
   return detail::explain(probe_gpus());
 } catch (const std::exception& e) {
   return "The GPUs cannot be examined: " + detail::error_cause(e) +

@@ -7,16 +7,28 @@
 #include <torch/types.h>
 #include <use_gpu/default_device.hpp>
 #include <use_gpu/device.hpp>
+#include <use_gpu/diagnosis.hpp>
 #include <use_gpu/errors.hpp>
+#include <use_gpu/gpu_info.hpp>
 #include <use_gpu/log.hpp>
+#include <use_gpu/memory.hpp>
 #include <use_gpu/metric_log.hpp>
+#include <use_gpu/mixed_precision.hpp>
+#include <use_gpu/parallel.hpp>
 #include <use_gpu/prefetch.hpp>
 #include <use_gpu/transfers.hpp>
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <thread>
+
+#include "support.hpp"
 
 namespace use_gpu {
 namespace {
@@ -114,6 +126,66 @@ TEST_F(StaticStorage, TakesARangeWithBatchesUnderWay) {
     range.reset(new detail::Prefetch<Batches>(batches, try_gpu(), 2));
     range->begin()->front() += 1;
   });
+}
+
+// All that needs no argument but a device.
+void call_each(c10::Device device) {
+  const auto refused_or_done = [](const auto& call) {
+    try {
+      call();
+    } catch (const Error&) {  // the device is there no more
+    }
+  };
+  static_cast<void>(explain_gpus());
+  static_cast<void>(query_gpus());
+  static_cast<void>(try_emptiest_gpu());
+  static_cast<void>(try_all_gpus());
+  static_cast<void>(same_device(device, gpu(1)));
+  set_log_level(LogLevel::off);
+  refused_or_done([&] { synchronize(device); });
+  refused_or_done([&] { static_cast<void>(parse_device(device.str())); });
+  refused_or_done([&] { static_cast<void>(test::printed(memory_report(device))); });
+  refused_or_done([&] { const DefaultDeviceGuard scope(device); });
+  refused_or_done([&] { const AutocastGuard scope(device); });
+  refused_or_done([&] { const MetricLog log(device); });
+  refused_or_done([&] { parallel_on({device}, [](c10::Device, int) {}); });
+  const TransferGuard guard_here;
+  const AllowTransfers allowed_here;
+  const TransferLedger ledger_here({.call_sites = true});
+  static_cast<void>(test::printed(ledger_here));
+  static_cast<void>(GradScaler().scale_factor());
+}
+
+TEST_F(StaticStorage, LetsADestructorCallEachFunction) {
+  for (const bool is_explained_before : {false, true}) {
+    const auto run = [&] {
+      const auto device = try_gpu();
+      if (is_explained_before) call_each(device);
+      last.act = [device] {
+        std::fputs(explain_gpus().c_str(), stderr);
+        call_each(cpu());
+        call_each(device);
+      };
+      std::exit(0);
+    };
+    EXPECT_EXIT(run(), testing::ExitedWithCode(0), "LibTorch has gone");
+  }
+}
+
+TEST_F(StaticStorage, LetsThreadsGoOnWithoutTheMainThread) {
+  const auto run = [] {
+    static const int count = num_gpus();
+    std::thread([] {
+      std::this_thread::sleep_for(
+          std::chrono::milliseconds(300));  // until the main thread has ended
+      call_each(try_gpu());
+      const bool is_good =
+          num_gpus() == count && torch::ones({2}, try_gpu()).sum().item<int>() == 2;
+      std::_Exit(is_good ? 0 : 1);
+    }).detach();
+    ::syscall(SYS_exit, 0);  // as pthread_exit() ends, whose unwinding GoogleTest would catch
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0), "");
 }
 
 // Afterwards there is no GPU that can be used, and no scope is open.

@@ -26,7 +26,7 @@ void unexpand(at::Tensor& target, at::Tensor& value) {
     part_of_value = part_of_value.narrow(i, 0, 1);
   }
   if (part.is_same(target) || !have_same_bits(part_of_value.expand_as(value), value)) return;
-  target = part;
+  target = std::move(part);
   value = part_of_value.contiguous();
 }
 

@@ -12,6 +12,7 @@
 #include <use_gpu/transfers.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <memory>
 #include <set>
@@ -31,7 +32,23 @@ struct OpenAutocast {
   OpenAutocast* outer = innermost;
   bool was_enabled = at::autocast::is_autocast_enabled(type);
   at::ScalarType former_dtype = at::autocast::get_autocast_dtype(type);
+  std::atomic<bool> has_lost_its_guard = false;  // which another thread has ended
 };
+
+namespace {
+// Ends what is left of this thread's scopes that were ended in another one.
+struct AutocastThreadEnd {
+  ~AutocastThreadEnd() {
+    for (auto** link = &innermost; *link != nullptr;) {
+      if ((*link)->has_lost_its_guard) {
+        delete std::exchange(*link, (*link)->outer);
+      } else {
+        link = &(*link)->outer;
+      }
+    }
+  }
+};
+}  // namespace
 
 }  // namespace use_gpu::detail
 
@@ -54,6 +71,7 @@ AutocastGuard::AutocastGuard(c10::Device device, std::optional<at::ScalarType> d
     throw ArgumentError("AutocastGuard: " + std::string(c10::toString(*dtype)) +
                         " was given; autocast computes in float16 or bfloat16.");
   }
+  [[maybe_unused]] static thread_local const detail::AutocastThreadEnd thread_end;
   own_ = innermost = new OpenAutocast{device.type()};
   at::autocast::set_autocast_dtype(own_->type, dtype.value_or(own_->former_dtype));
   at::autocast::set_autocast_enabled(own_->type, enabled);
@@ -65,7 +83,8 @@ AutocastGuard::~AutocastGuard() {
   for (; *link != nullptr && *link != own_; link = &(*link)->outer) {
     if ((*link)->type == own_->type) inner = *link;
   }
-  if (*link == nullptr) {  // the list of its thread keeps it
+  if (*link == nullptr) {  // the list of its thread keeps it until that ends
+    own_->has_lost_its_guard = true;
     log_message(
         LogLevel::warning,
         "AutocastGuard: a scope ends in another thread than it began in: it changes nothing "

@@ -128,7 +128,8 @@ at::Tensor make_device_tensor(const at::Tensor& host, c10::Device device, Writes
 void resize_like(const at::Tensor& tensor, const at::Tensor& result) {
   if (tensor.sizes() == result.sizes()) return;
   tensor.resize_(result.sizes());
-  if (tensor.strides() != result.strides()) tensor.as_strided_(result.sizes(), result.strides());
+  if (tensor.strides() != result.strides() && result.is_non_overlapping_and_dense())
+    tensor.as_strided_(result.sizes(), result.strides());
 }
 
 void update_device_tensor(const at::Tensor& tensor, const at::Tensor& host, Writes& writes) {

@@ -8,11 +8,6 @@ import sys
 SEED = os.environ.get("TEST_SEED")
 
 
-def seed(default):
-    """For the random numbers of the inputs."""
-    return int(SEED) if SEED else default
-
-
 def sampled(cases, part):
     """One in `part` of them, in their order."""
     cases = list(cases)

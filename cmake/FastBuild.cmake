@@ -1,9 +1,9 @@
-# What makes this project's own builds fast: ccache and mold, where they are installed, and precompiled headers. A
+# What makes this project's own builds fast: ccache and lld, where they are installed, and precompiled headers. A
 # project that adds this one has its own ways: there nothing here has an effect.
 if(PROJECT_IS_TOP_LEVEL)
-  find_program(USE_GPU_MOLD mold DOC "mold, which links faster")
-  if(USE_GPU_MOLD)
-    add_link_options($<$<LINK_LANGUAGE:CXX>:-fuse-ld=mold>)
+  find_program(USE_GPU_LLD ld.lld DOC "lld, which links faster")
+  if(USE_GPU_LLD)
+    add_link_options($<$<LINK_LANGUAGE:CXX>:-fuse-ld=lld>)
   endif()
   find_program(USE_GPU_CCACHE ccache DOC "ccache, which keeps compiled sources")
   if(USE_GPU_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)

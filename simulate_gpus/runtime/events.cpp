@@ -27,10 +27,11 @@ CUevent_st copy_of(cudaEvent_t event) {
 
 extern "C" {
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   SIMULATED_CUDA_ENTER();
   make_context(current_device());
-  *event = new CUevent_st;
+  *event = new CUevent_st{.device = current_device(),
+                          .measures_time = (flags & cudaEventDisableTiming) == 0};
   return cudaSuccess;
 }
 
@@ -45,21 +46,21 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
   SIMULATED_CUDA_ENTER();
   CUstream_st& stream = stream_of(handle);
+  if (event->device != stream.device) return fail(cudaErrorInvalidResourceHandle);
   const CapturedMoment captured = captured_moment(stream);
-  // A recorded event is not ready before something waits for it, even if the stream had no work.
-  if (!captured.capture) submit(stream, [] {});
+  const Moment moment = captured.capture ? Moment{} : moment_after(stream);
   std::shared_ptr<Mark> mark;
   if (is_traced()) {
     mark.reset(new Mark{stream.name()});
     trace(stream, {.category = "event", .name = "event", .mark = mark});
   }
   const std::scoped_lock lock(mutex);
-  *event = {.is_recorded = true,
-            .moment = captured.capture ? Moment{} : Moment{stream.queue, stream.queue->end()},
-            .captured = captured,
-            .time = std::chrono::steady_clock::now(),
-            .mark = mark,
-            .clock = clock_of(stream)};
+  event->is_recorded = true;
+  event->moment = moment;
+  event->captured = captured;
+  event->time = std::chrono::steady_clock::now();
+  event->mark = mark;
+  event->clock = clock_of(stream);
   return cudaSuccess;
 }
 
@@ -99,7 +100,10 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
   SIMULATED_CUDA_ENTER();
   const CUevent_st from = copy_of(start), to = copy_of(end);
-  if (!from.is_recorded || !to.is_recorded) return fail(cudaErrorInvalidResourceHandle);
+  if (!from.is_recorded || !to.is_recorded || !from.measures_time || !to.measures_time ||
+      from.device != to.device) {
+    return fail(cudaErrorInvalidResourceHandle);
+  }
   if (!from.moment.is_finished() || !to.moment.is_finished()) return fail(cudaErrorNotReady);
   *milliseconds = std::chrono::duration<float, std::milli>(to.time - from.time).count();
   return cudaSuccess;

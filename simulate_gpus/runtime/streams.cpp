@@ -79,6 +79,10 @@ void order_with_default_stream(CUstream_st& stream) {
 
 thread_local bool has_given_work = false;
 
+bool is_default_handle(cudaStream_t handle) {
+  return handle == nullptr || handle == cudaStreamLegacy || handle == cudaStreamPerThread;
+}
+
 void finish_where(const auto& condition) {
   for (const auto& queue : queues_where(condition)) queue->finish(queue->end());
 }
@@ -86,10 +90,7 @@ void finish_where(const auto& condition) {
 }  // namespace
 
 CUstream_st& stream_of(cudaStream_t handle) {
-  if (handle == nullptr || handle == cudaStreamLegacy || handle == cudaStreamPerThread) {
-    return default_stream(current_device());
-  }
-  return *handle;
+  return is_default_handle(handle) ? default_stream(current_device()) : *handle;
 }
 
 bool gives_work() { return has_given_work; }
@@ -104,6 +105,13 @@ void submit(CUstream_st& stream, Work work, Work undo) {
   }
   order_with_default_stream(stream);
   stream.queue->submit(std::move(work));
+}
+
+Moment moment_after(CUstream_st& stream) {
+  make_context(stream.device);
+  has_given_work = true;
+  order_with_default_stream(stream);
+  return {stream.queue, stream.queue->end()};
 }
 
 void finish(CUstream_st& stream) {
@@ -201,6 +209,7 @@ cudaError_t cudaStreamCreate(cudaStream_t* stream) {
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   SIMULATED_CUDA_ENTER();
+  if (is_default_handle(stream)) return fail(cudaErrorInvalidResourceHandle);
   finish(*stream);
   check_stream_ends(*stream);
   {

@@ -26,6 +26,9 @@ CUstream_st& stream_of(cudaStream_t handle);
 /// context.
 void submit(CUstream_st& stream, Work work, Work undo = {});
 
+/// The moment after all that the stream was given, and after what it waits for. Makes the device's context.
+Moment moment_after(CUstream_st& stream);
+
 /// Whether this thread has given work to a stream. One that only looks must not do the work that it
 /// looks at: results would appear before the program waits for them.
 bool gives_work();

@@ -192,6 +192,50 @@ TEST(Streams, APollingProgramEnds) {
   EXPECT_TRUE(host.equal(torch::ones({4})));
 }
 
+// LibTorch's allocator of pinned memory asks once, and gives back only what is ready.
+TEST(Streams, AnEventOfAnIdleStreamIsReady) {
+  synchronize();
+  at::cuda::CUDAEvent event;
+  event.record();
+  EXPECT_TRUE(event.query());
+  const Tensor x = torch::ones({4}, k_gpu);
+  event.record();
+  EXPECT_FALSE(event.query());
+}
+
+TEST(Streams, OfOneDeviceTakeNoEventsOfAnother) {
+  cudaEvent_t first = nullptr, untimed = nullptr, other = nullptr;
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaEventCreate(&first), cudaSuccess);
+  ASSERT_EQ(cudaEventCreateWithFlags(&untimed, cudaEventDisableTiming), cudaSuccess);
+  {
+    const c10::cuda::CUDAGuard guard(k_second_gpu);
+    ASSERT_EQ(cudaEventCreate(&other), cudaSuccess);
+    ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
+    EXPECT_EQ(cudaEventRecord(other, stream), cudaSuccess);
+    EXPECT_EQ(cudaEventRecord(first, nullptr), cudaErrorInvalidResourceHandle);
+  }
+  EXPECT_EQ(cudaEventRecord(first, stream), cudaErrorInvalidResourceHandle);
+  EXPECT_EQ(cudaEventRecord(first, nullptr), cudaSuccess);
+  EXPECT_EQ(cudaEventRecord(untimed, nullptr), cudaSuccess);
+  EXPECT_EQ(cudaStreamWaitEvent(stream, first, 0), cudaSuccess);  // which may be another device's
+  float milliseconds = 0;
+  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, first, other), cudaErrorInvalidResourceHandle);
+  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, first, untimed), cudaErrorInvalidResourceHandle);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidResourceHandle);
+  EXPECT_STREQ(cudaGetErrorString(cudaErrorInvalidResourceHandle), "invalid resource handle");
+  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+  for (const cudaEvent_t event : {first, untimed, other})
+    EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
+}
+
+TEST(Streams, TheDefaultOneCannotBeDestroyed) {
+  for (const cudaStream_t stream : {cudaStream_t{nullptr}, cudaStreamLegacy, cudaStreamPerThread})
+    EXPECT_EQ(cudaStreamDestroy(stream), cudaErrorInvalidResourceHandle);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidResourceHandle);
+  EXPECT_TRUE(torch::ones({4}, k_gpu).cpu().equal(torch::ones({4})));
+}
+
 // A program that has a function called waits for the call alone; so nothing else may be needed.
 TEST(Streams, CallTheProgramsFunctions) {
   const CUDAStream side = c10::cuda::getStreamFromPool(false, 0);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <map>
+#include <mutex>
 #include <utility>
 
 #include "errors.hpp"
@@ -24,6 +25,8 @@ struct Capture {
   unsigned long long id = 0;
   const CUstream_st* origin = nullptr;
   std::atomic<bool> is_invalid = false, has_ended = false;
+  // Guards the rest: threads of one program may fill several streams of a capture at once.
+  std::mutex mutex;
   std::unique_ptr<CUgraph_st> graph = std::make_unique<CUgraph_st>();
   std::vector<Work> undo;
   std::map<const CUstream_st*, Steps> steps;
@@ -31,6 +34,7 @@ struct Capture {
 
 namespace {
 
+// Expects the mutex.
 bool is_unjoined(const Capture& capture) {
   return std::ranges::any_of(capture.steps, [&](const auto& of) {
     return of.first != capture.origin && of.second.joined < of.second.given;
@@ -39,7 +43,12 @@ bool is_unjoined(const Capture& capture) {
 
 void end(Capture& capture) {
   capture.has_ended = true;
-  for (; !capture.undo.empty(); capture.undo.pop_back()) capture.undo.back()();
+  std::vector<Work> undo;
+  {
+    const std::scoped_lock lock(capture.mutex);
+    undo.swap(capture.undo);
+  }
+  for (; !undo.empty(); undo.pop_back()) undo.back()();
   for_each_stream([&](CUstream_st& stream) {
     if (stream.capture.load().get() == &capture) stream.capture.store(nullptr);
   });
@@ -55,6 +64,7 @@ cudaStreamCaptureStatus status_of(const Capture* capture) {
 CapturedMoment captured_moment(const CUstream_st& stream) {
   const auto capture = stream.capture.load();
   if (!capture) return {};
+  const std::scoped_lock lock(capture->mutex);
   return {capture, &stream, capture->steps[&stream].given};
 }
 
@@ -71,6 +81,7 @@ cudaError_t join(CUstream_st& stream, const CapturedMoment& moment) {
     return fail(cudaErrorStreamCaptureMerge);
   }
   if (moment.stream != &stream) {
+    const std::scoped_lock lock(capture.mutex);
     std::size_t& joined = capture.steps[moment.stream].joined;
     joined = std::max(joined, moment.given);
   }
@@ -96,6 +107,7 @@ cudaError_t refuse_wait(const CUstream_st& stream) {
 }
 
 void record(Capture& capture, const CUstream_st& stream, Work step, Work undo) {
+  const std::scoped_lock lock(capture.mutex);
   if (undo) capture.undo.push_back(std::move(undo));
   capture.graph->recording->steps.push_back(
       [step = std::move(step)](CUstream_st& launched) { submit(launched, step); });
@@ -103,11 +115,13 @@ void record(Capture& capture, const CUstream_st& stream, Work step, Work undo) {
 }
 
 void record_check(Capture& capture, std::function<void(CUstream_st& launched)> check) {
+  const std::scoped_lock lock(capture.mutex);
   capture.graph->recording->checked.push_back(std::move(check));
 }
 
 void count(const CUstream_st& stream, const Work& add) {
   if (const auto capture = stream.capture.load()) {
+    const std::scoped_lock lock(capture->mutex);
     capture->graph->recording->counted.push_back(add);
   } else {
     add();
@@ -116,6 +130,7 @@ void count(const CUstream_st& stream, const Work& add) {
 
 void keep_for_launches(const CUstream_st& stream, const Traced& given) {
   const auto capture = stream.capture.load();
+  const std::scoped_lock lock(capture->mutex);
   capture->graph->recording->traced.push_back(
       {stream.device, stream.number, &stream == capture->origin, given});
 }
@@ -137,10 +152,11 @@ void simulated_cuda_record(cudaStream_t handle, const std::function<void()>* ste
 void simulated_cuda_record_submission(cudaStream_t handle,
                                       const std::function<void(cudaStream_t)>* submission) {
   const CUstream_st& stream = stream_of(handle);
-  Capture& capture = *stream.capture.load();
-  capture.graph->recording->steps.push_back(
+  const auto capture = stream.capture.load();
+  const std::scoped_lock lock(capture->mutex);
+  capture->graph->recording->steps.push_back(
       [step = *submission](CUstream_st& launched) { step(&launched); });
-  ++capture.steps[&stream].given;
+  ++capture->steps[&stream].given;
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode) {
@@ -165,6 +181,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   if (capture->origin != stream) return fail(cudaErrorStreamCaptureUnmatched);
   end(*capture);
   if (capture->is_invalid) return fail(cudaErrorStreamCaptureInvalidated);
+  const std::scoped_lock lock(capture->mutex);
   if (is_unjoined(*capture)) return fail(cudaErrorStreamCaptureUnjoined);
   *graph = capture->graph.release();
   return cudaSuccess;

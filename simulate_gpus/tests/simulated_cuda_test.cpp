@@ -22,6 +22,7 @@
 #include <torch/version.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -911,6 +912,55 @@ TEST(Threads, AskWhetherAStreamIsCaptured) {
   is_done = true;
   for (std::thread& thread : threads) thread.join();
   ASSERT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+}
+
+// As the threads of autograd do, one for each GPU.
+TEST(Threads, FillOneCaptureTogether) {
+  constexpr int k_steps = 5000;
+  std::array<cudaStream_t, 2> streams{};
+  std::array<cudaEvent_t, 2> events{};
+  std::array<void*, 2> memory{};
+  const auto on_each = [&](const std::function<void(std::size_t)>& action) {
+    for (std::size_t gpu = 0; gpu < 2; ++gpu) {
+      const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(gpu));
+      action(gpu);
+    }
+  };
+  on_each([&](std::size_t gpu) {
+    EXPECT_EQ(cudaStreamCreateWithFlags(&streams[gpu], cudaStreamNonBlocking), cudaSuccess);
+    EXPECT_EQ(cudaEventCreate(&events[gpu]), cudaSuccess);
+    EXPECT_EQ(cudaMalloc(&memory[gpu], 16), cudaSuccess);
+  });
+  ASSERT_EQ(cudaStreamBeginCapture(streams[0], cudaStreamCaptureModeRelaxed), cudaSuccess);
+  EXPECT_EQ(cudaEventRecord(events[0], streams[0]), cudaSuccess);
+  EXPECT_EQ(cudaStreamWaitEvent(streams[1], events[0], 0), cudaSuccess);
+  std::vector<std::thread> threads;
+  for (std::size_t gpu = 0; gpu < 2; ++gpu) {
+    threads.emplace_back([&, gpu] {
+      const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(gpu));
+      for (int step = 0; step < k_steps; ++step) {
+        EXPECT_EQ(cudaMemsetAsync(memory[gpu], 0, 16, streams[gpu]), cudaSuccess);
+        EXPECT_EQ(cudaEventRecord(events[gpu], streams[gpu]), cudaSuccess);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(cudaStreamWaitEvent(streams[0], events[1], 0), cudaSuccess);
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  ASSERT_EQ(cudaStreamEndCapture(streams[0], &graph), cudaSuccess);
+  ASSERT_EQ(cudaGraphInstantiateWithFlags(&executable, graph, 0), cudaSuccess);
+  const std::uint64_t before = count("memory sets");
+  EXPECT_EQ(cudaGraphLaunch(executable, streams[0]), cudaSuccess);
+  EXPECT_EQ(cudaStreamSynchronize(streams[0]), cudaSuccess);
+  EXPECT_EQ(count("memory sets") - before, 2 * k_steps);
+  EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  on_each([&](std::size_t gpu) {
+    EXPECT_EQ(cudaStreamDestroy(streams[gpu]), cudaSuccess);
+    EXPECT_EQ(cudaEventDestroy(events[gpu]), cudaSuccess);
+    EXPECT_EQ(cudaFree(memory[gpu]), cudaSuccess);
+  });
 }
 
 // Each row of the summary, by a program written for it.

@@ -132,6 +132,7 @@ bool is_checked() { return settings().check; }
 void check_operation(CUstream_st& stream, const char* name,
                      std::span<const simulated_cuda_range> ranges) {
   if (!is_checked() || ranges.empty()) return;
+  tell_reports();
   const auto operation = operation_here(name, stream.name());
   Ranges copied(ranges.begin(), ranges.end());
   const auto capture = stream.capture.load();
@@ -225,12 +226,12 @@ bool check_host_access(const void* address, bool writes) {
     std::string operation = current_operation();
     if (operation.empty()) operation = writes ? "a write" : "a read";
     const auto host = operation_here(std::move(operation), "the host");
-    report({"race", disturbed->operation, host,
-            disturbed->writes
-                ? ": the copy may be under way, and its values not be there yet. "
-                  "Synchronize with its stream or an event first"
-                : ": the copy may be under way, and get the new values. Synchronize with "
-                  "its stream or an event first"});
+    report_later({"race", disturbed->operation, host,
+                  disturbed->writes
+                      ? ": the copy may be under way, and its values not be there yet. "
+                        "Synchronize with its stream or an event first"
+                      : ": the copy may be under way, and get the new values. Synchronize with "
+                        "its stream or an event first"});
   }
   return true;
 }

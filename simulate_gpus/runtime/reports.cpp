@@ -8,6 +8,7 @@
 #include <mutex>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "settings.hpp"
 
@@ -22,6 +23,8 @@ struct Reports {
   std::mutex mutex;
   std::set<std::string> told;
   std::size_t num_ignored = 0;
+  std::vector<Bug> untold;
+  std::atomic<bool> has_untold = false;
 };
 
 Reports& reports() {
@@ -59,7 +62,25 @@ void report(const Bug& bug) {
   }
 }
 
+void report_later(Bug bug) {
+  const std::scoped_lock lock(reports().mutex);
+  reports().untold.push_back(std::move(bug));
+  reports().has_untold = true;
+}
+
+void tell_reports() {
+  if (!reports().has_untold) return;
+  std::vector<Bug> untold;
+  {
+    const std::scoped_lock lock(reports().mutex);
+    untold.swap(reports().untold);
+    reports().has_untold = false;
+  }
+  for (const Bug& bug : untold) report(bug);
+}
+
 bool end_reports() {
+  tell_reports();
   const std::scoped_lock lock(reports().mutex);
   const std::size_t count = reports().told.size();
   std::string line = count == 0   ? "nothing"

@@ -28,6 +28,10 @@ struct Bug {
 /// Prints it, once, unless one of its operations is to be ignored. Python's lock may be taken.
 void report(const Bug& bug);
 
+/// The same for a handler of signals, whose thread may hold any lock: printed by tell_reports().
+void report_later(Bug bug);
+void tell_reports();
+
 /// Tells how many bugs were found: whether there was none.
 bool end_reports();
 

@@ -16,6 +16,7 @@
 #include "errors.hpp"
 #include "interface.hpp"
 #include "rehearsal.hpp"
+#include "reports.hpp"
 #include "settings.hpp"
 #include "trace.hpp"
 
@@ -234,6 +235,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   if (is_traced()) trace_host_wait("stream synchronization", stream);
   finish(stream);
   check_host_waits(clock_of(stream));
+  tell_reports();
   return take_failure();
 }
 
@@ -258,6 +260,7 @@ cudaError_t cudaDeviceSynchronize() {
   if (is_traced()) trace_host_wait("device synchronization", current_device());
   finish_device(current_device());
   check_host_waits_for_device(current_device());
+  tell_reports();
   return take_failure();
 }
 }

@@ -105,6 +105,18 @@ TEST(Check, FindsMemoryThatIsUsedAgain) {
   });
 }
 
+// Its thread may hold any lock there; so it is told when that next waits, or gives work.
+TEST(Check, TellsNothingWhileTheHostTouchesMemory) {
+  const at::Tensor x = ones(), host = pinned();
+  host.copy_(x, /*non_blocking=*/true);
+  testing::internal::CaptureStderr();
+  EXPECT_GE(host.const_data_ptr<float>()[0], 0);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  testing::internal::CaptureStderr();
+  cudaDeviceSynchronize();
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("race: "), std::string::npos);
+}
+
 // Copies that a program asks CUDA for. The default stream and a blocking one wait for each other.
 TEST(Check, FindsRacesOfRuntimeCalls) {
   expect_found([](bool ordered, auto& lines) {

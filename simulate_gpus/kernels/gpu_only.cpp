@@ -129,58 +129,6 @@ std::tuple<Tensor, Tensor> dropout(const Tensor& input, double p, std::optional<
   return {input * mask * (p == 1 ? 0 : 1 / (1 - p)), mask};
 }
 
-// Programs may turn cuDNN on; values must not depend on it.
-bool accepts_cudnn(const Tensor&) { return false; }
-
-bool uses_cudnn_for_ctc_loss(const Tensor&, const Tensor&, at::IntArrayRef, at::IntArrayRef,
-                             std::int64_t) {
-  return false;
-}
-
-bool uses_cudnn_for_ctc_loss_of_tensors(const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-                                        std::int64_t) {
-  return false;
-}
-
-// In convolutions that torch.jit.optimize_for_inference has joined with what follows them.
-Tensor cudnn_convolution_relu(const Tensor& input, const Tensor& weight, const OptionalTensor& bias,
-                              at::IntArrayRef stride, at::IntArrayRef padding,
-                              at::IntArrayRef dilation, std::int64_t groups) {
-  return at::convolution(input, weight, bias, stride, padding, dilation, /*transposed=*/false,
-                         std::vector<std::int64_t>(stride.size()), groups)
-      .relu();
-}
-
-Tensor cudnn_convolution_add_relu(const Tensor& input, const Tensor& weight, const Tensor& added,
-                                  const std::optional<at::Scalar>& factor,
-                                  const OptionalTensor& bias, at::IntArrayRef stride,
-                                  at::IntArrayRef padding, at::IntArrayRef dilation,
-                                  std::int64_t groups) {
-  return at::convolution(input, weight, bias, stride, padding, dilation, /*transposed=*/false,
-                         std::vector<std::int64_t>(stride.size()), groups)
-      .add(added, factor.value_or(1))
-      .relu();
-}
-
-std::tuple<Tensor, Tensor, Tensor, Tensor> cudnn_batch_norm(
-    const Tensor& input, const Tensor& weight, const OptionalTensor& bias,
-    const OptionalTensor& running_mean, const OptionalTensor& running_var, bool training,
-    double average_factor, double epsilon) {
-  auto [output, mean, inverse_deviation] = at::native_batch_norm(
-      input, weight, bias, running_mean, running_var, training, average_factor, epsilon);
-  return {output, mean, inverse_deviation, at::empty({0}, input.options().dtype(at::kByte))};
-}
-
-std::tuple<Tensor, Tensor, Tensor> cudnn_batch_norm_backward(
-    const Tensor& input, const Tensor& grad, const Tensor& weight,
-    const OptionalTensor& running_mean, const OptionalTensor& running_var,
-    const OptionalTensor& mean, const OptionalTensor& inverse_deviation, double epsilon,
-    const Tensor&) {
-  return at::native_batch_norm_backward(grad, input, weight, running_mean, running_var, mean,
-                                        inverse_deviation, /*train=*/true, epsilon,
-                                        {true, true, true});
-}
-
 // The places of a sparse tensor's values in a dense one. The check of its invariants launches it.
 Tensor flatten_indices(const Tensor& indices, at::IntArrayRef sizes) {
   Tensor places = at::zeros({indices.size(1)}, indices.options());
@@ -196,18 +144,6 @@ void kaiser_window(at::TensorIteratorBase& iterator, std::int64_t length, double
   iterator.tensor(0).copy_(at::i0((1 - x * x).clamp_min(0).sqrt() * beta) / most.item());
 }
 
-constexpr std::int64_t k_bilinear = 0, k_zeros = 0;
-
-Tensor cudnn_grid_sampler(const Tensor& input, const Tensor& grid) {
-  return at::grid_sampler_2d(input, grid, k_bilinear, k_zeros, /*align_corners=*/true);
-}
-
-std::tuple<Tensor, Tensor> cudnn_grid_sampler_backward(const Tensor& input, const Tensor& grid,
-                                                       const Tensor& grad) {
-  return at::grid_sampler_2d_backward(grad, input, grid, k_bilinear, k_zeros,
-                                      /*align_corners=*/true, {true, true});
-}
-
 }  // namespace
 
 void add_gpu_only(torch::Library& library) {
@@ -221,17 +157,8 @@ void add_gpu_only(torch::Library& library) {
   add("_thnn_fused_gru_cell_backward", TORCH_FN(gru_cell_backward));
   add("_fused_rms_norm_backward", TORCH_FN(rms_norm_backward));
   add("native_dropout", TORCH_FN(dropout));
-  add("cudnn_is_acceptable", TORCH_FN(accepts_cudnn));
-  add("_use_cudnn_ctc_loss", TORCH_FN(uses_cudnn_for_ctc_loss));
-  add("_use_cudnn_ctc_loss.Tensor", TORCH_FN(uses_cudnn_for_ctc_loss_of_tensors));
-  add("cudnn_convolution_relu", TORCH_FN(cudnn_convolution_relu));
-  add("cudnn_convolution_add_relu", TORCH_FN(cudnn_convolution_add_relu));
-  add("cudnn_batch_norm", TORCH_FN(cudnn_batch_norm));
-  add("cudnn_batch_norm_backward", TORCH_FN(cudnn_batch_norm_backward));
   at::native::flatten_indices_stub.set_cuda_dispatch_ptr(flatten_indices);
   at::native::kaiser_window_stub.set_cuda_dispatch_ptr(kaiser_window);
-  add("cudnn_grid_sampler", TORCH_FN(cudnn_grid_sampler));
-  add("cudnn_grid_sampler_backward", TORCH_FN(cudnn_grid_sampler_backward));
 }
 
 }  // namespace simulated_cuda

@@ -16,9 +16,11 @@ inline bool is_given(const std::optional<at::Tensor>& tensor) {
 /// copy_: transfers stay LibTorch's own; what a CUDA kernel would do within a device is computed.
 void add_copy(torch::Library& library);
 
-/// GPU-only operations that modules of torch::nn need: the fused cells of LSTM and GRU, dropout,
-/// and calls to cuDNN.
+/// GPU-only operations that modules of torch::nn need: the fused cells of LSTM and GRU, dropout.
 void add_gpu_only(torch::Library& library);
+
+/// What programs leave to cuDNN, in a dry run too.
+void add_without_cudnn(torch::Library& library);
 
 /// Fused attention; of nested tensors, whose library is the second, `math`.
 void add_attention(torch::Library& library, torch::Library& nested);

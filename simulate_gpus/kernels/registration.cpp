@@ -150,7 +150,6 @@ using namespace simulated_cuda;
 void simulated_cuda_replace_kernels() {
   Silent silent;
   const c10::WarningUtils::WarningHandlerGuard guard(&silent);
-  at::globalContext().setUserEnabledCuDNN(false);
   at::globalContext().setSDPUseCuDNN(false);
   // TorchScript's fusers, which launch kernels that they compile.
   torch::jit::overrideCanFuseOnGPU(false);
@@ -168,6 +167,7 @@ void simulated_cuda_replace_kernels() {
     replace<c10::DispatchKey::NestedTensorCUDA, c10::DispatchKey::NestedTensorCPU>(nested);
     add_attention(library, nested);
   }
+  add_without_cudnn(library);
   add_observers();
   replace<c10::DispatchKey::SparseCUDA, c10::DispatchKey::SparseCPU>(
       library_of(c10::DispatchKey::SparseCUDA));

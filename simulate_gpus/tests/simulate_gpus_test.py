@@ -95,6 +95,19 @@ for launch in (lambda: add(x, x), lambda: fill(grid=(1, 1, 1), block=(1, 1, 1), 
 print(x.add(1).tolist())
 """
 
+# What a program, and LibTorch for it, ask of cuDNN.
+CUDNN = """
+import sys, torch
+from torch.nn import functional as F
+torch.backends.cudnn.enabled = sys.argv[1] == "on"
+x = torch.rand(2, 3, 4, 4, device="cuda", requires_grad=True)
+lstm, norm = torch.nn.LSTM(4, 3).cuda(), torch.nn.BatchNorm2d(3).cuda()
+sampled = F.grid_sample(norm(x), F.affine_grid(torch.eye(2, 3, device="cuda").expand(2, 2, 3), (2, 3, 4, 4), align_corners=True), align_corners=True)
+(lstm(x[0])[0].sum() + sampled.sum()).backward()
+torch.cuda.synchronize()
+print(torch.backends.cudnn.enabled, len({weight.untyped_storage().data_ptr() for weight in lstm.parameters()}), x.grad.shape == x.shape)
+"""
+
 # Two processes: one sends the other a tensor on its GPU, and gets twice that back.
 RPC = """
 import sys, torch, torch.distributed.rpc as rpc
@@ -374,6 +387,13 @@ class Program(unittest.TestCase):
         ordered = run("--check", "1", TRAIN, "1")
         self.assertEqual((ordered.returncode, ordered.stderr), (0, "simulate_gpus: --check found nothing\n"))
         self.assertEqual(run("--check", "--dry-run", "1", "true").returncode, 2)
+
+    def test_leaves_cudnn_as_the_program_wants_it(self):
+        started = run("1", sys.executable, "-c", "import torch; torch.zeros(1, device='cuda'); print(torch.backends.cudnn.enabled)")
+        self.assertEqual(started.stdout, "True\n", started.stderr)
+        for option in ([], ["--dry-run"]):
+            for wanted, expected in (("on", "True 1 True\n"), ("off", "False 4 True\n")):
+                self.assertEqual(run(*option, "1", sys.executable, "-c", CUDNN, wanted).stdout, expected)
 
     def test_runs_out_of_memory(self):
         ran = run("--memory", "18MiB", "1", TRAIN, "1")

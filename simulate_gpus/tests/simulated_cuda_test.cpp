@@ -758,6 +758,7 @@ TEST(Kernels, DoNotDependOnFlags) {
   const Tensor attended = torch::scaled_dot_product_attention(q, q, q),
                convolved = torch::conv2d(x, weight);
   auto& context = at::globalContext();
+  EXPECT_TRUE(context.userEnabledCuDNN());  // as LibTorch has it
   for (const bool on : {true, false}) {
     context.setUserEnabledCuDNN(on);
     context.setSDPUseFlash(on);
@@ -776,7 +777,7 @@ TEST(Kernels, DoNotDependOnFlags) {
     lstm->to(k_gpu);
     EXPECT_TRUE(std::get<0>(lstm(x[0].to(k_gpu))).cpu().allclose(output, 1e-4, 1e-5));
   }
-  context.setUserEnabledCuDNN(false);
+  context.setUserEnabledCuDNN(true);
   context.setSDPUseMath(true);
 }
 

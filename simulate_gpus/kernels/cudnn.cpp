@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+//
+// What LibTorch gives to cuDNN where a program leaves it on. Simulated GPUs accept nothing for it, as far
+// as LibTorch asks; the rest is composed of operations that they have.
+#include <ATen/ATen.h>
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "kernels/own_kernels.hpp"
+#include "kernels/registration.hpp"
+
+namespace simulated_cuda {
+namespace {
+
+using at::Tensor;
+using OptionalTensor = std::optional<Tensor>;
+
+bool accepts_cudnn(const Tensor&) { return false; }
+
+bool uses_cudnn_for_ctc_loss(const Tensor&, const Tensor&, at::IntArrayRef, at::IntArrayRef,
+                             std::int64_t) {
+  return false;
+}
+
+bool uses_cudnn_for_ctc_loss_of_tensors(const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+                                        std::int64_t) {
+  return false;
+}
+
+// In convolutions that torch.jit.optimize_for_inference has joined with what follows them.
+Tensor cudnn_convolution_relu(const Tensor& input, const Tensor& weight, const OptionalTensor& bias,
+                              at::IntArrayRef stride, at::IntArrayRef padding,
+                              at::IntArrayRef dilation, std::int64_t groups) {
+  return at::convolution(input, weight, bias, stride, padding, dilation, /*transposed=*/false,
+                         std::vector<std::int64_t>(stride.size()), groups)
+      .relu();
+}
+
+Tensor cudnn_convolution_add_relu(const Tensor& input, const Tensor& weight, const Tensor& added,
+                                  const std::optional<at::Scalar>& factor,
+                                  const OptionalTensor& bias, at::IntArrayRef stride,
+                                  at::IntArrayRef padding, at::IntArrayRef dilation,
+                                  std::int64_t groups) {
+  return at::convolution(input, weight, bias, stride, padding, dilation, /*transposed=*/false,
+                         std::vector<std::int64_t>(stride.size()), groups)
+      .add(added, factor.value_or(1))
+      .relu();
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor> cudnn_batch_norm(
+    const Tensor& input, const Tensor& weight, const OptionalTensor& bias,
+    const OptionalTensor& running_mean, const OptionalTensor& running_var, bool training,
+    double average_factor, double epsilon) {
+  auto [output, mean, inverse_deviation] = at::native_batch_norm(
+      input, weight, bias, running_mean, running_var, training, average_factor, epsilon);
+  return {output, mean, inverse_deviation, at::empty({0}, input.options().dtype(at::kByte))};
+}
+
+std::tuple<Tensor, Tensor, Tensor> cudnn_batch_norm_backward(
+    const Tensor& input, const Tensor& grad, const Tensor& weight,
+    const OptionalTensor& running_mean, const OptionalTensor& running_var,
+    const OptionalTensor& mean, const OptionalTensor& inverse_deviation, double epsilon,
+    const Tensor&) {
+  return at::native_batch_norm_backward(grad, input, weight, running_mean, running_var, mean,
+                                        inverse_deviation, /*train=*/true, epsilon,
+                                        {true, true, true});
+}
+
+constexpr std::int64_t k_bilinear = 0, k_zeros = 0;
+
+Tensor cudnn_grid_sampler(const Tensor& input, const Tensor& grid) {
+  return at::grid_sampler_2d(input, grid, k_bilinear, k_zeros, /*align_corners=*/true);
+}
+
+std::tuple<Tensor, Tensor> cudnn_grid_sampler_backward(const Tensor& input, const Tensor& grid,
+                                                       const Tensor& grad) {
+  return at::grid_sampler_2d_backward(grad, input, grid, k_bilinear, k_zeros,
+                                      /*align_corners=*/true, {true, true});
+}
+
+// The weights of a recurrent network become parts of one buffer, one after the other.
+Tensor flatten_weights(at::TensorList weights, std::int64_t, std::int64_t, std::int64_t,
+                       std::int64_t, std::int64_t, std::int64_t, bool, bool) {
+  TORCH_CHECK(!weights.empty(), "_cudnn_rnn_flatten_weight_: cannot flatten empty weight list");
+  std::int64_t size = 0, begin = 0;
+  for (const Tensor& weight : weights) size += weight.numel();
+  Tensor buffer = at::empty(size, weights[0].options());
+  for (const Tensor& weight : weights) {
+    const Tensor part = buffer.narrow(0, begin, weight.numel()).view_as(weight);
+    part.copy_(weight);
+    weight.set_(part);
+    begin += weight.numel();
+  }
+  return buffer;
+}
+
+}  // namespace
+
+void add_without_cudnn(torch::Library& library) {
+  const auto add = [&](const char* name, auto function) {
+    library.impl(name, function);
+    mark_as_computed(name);
+  };
+  add("cudnn_is_acceptable", TORCH_FN(accepts_cudnn));
+  add("_use_cudnn_ctc_loss", TORCH_FN(uses_cudnn_for_ctc_loss));
+  add("_use_cudnn_ctc_loss.Tensor", TORCH_FN(uses_cudnn_for_ctc_loss_of_tensors));
+  add("cudnn_convolution_relu", TORCH_FN(cudnn_convolution_relu));
+  add("cudnn_convolution_add_relu", TORCH_FN(cudnn_convolution_add_relu));
+  add("cudnn_batch_norm", TORCH_FN(cudnn_batch_norm));
+  add("cudnn_batch_norm_backward", TORCH_FN(cudnn_batch_norm_backward));
+  add("cudnn_grid_sampler", TORCH_FN(cudnn_grid_sampler));
+  add("cudnn_grid_sampler_backward", TORCH_FN(cudnn_grid_sampler_backward));
+  add("_cudnn_rnn_flatten_weight", TORCH_FN(flatten_weights));
+}
+
+}  // namespace simulated_cuda

@@ -15,13 +15,19 @@ bool is_index_operation(const c10::FunctionSchema& schema) {
          schema.name() == "aten::_unsafe_index_put";
 }
 
-// Tensors that a CUDA kernel takes from the host.
-bool may_be_on_host(const c10::FunctionSchema& schema) {
+}  // namespace
+
+bool is_list_of_optional_tensors(const c10::IValue& value) {
+  if (!value.isList()) return false;
+  const c10::TypePtr type = value.toList().elementType();
+  return type->kind() == c10::TypeKind::OptionalType &&
+         type->containedType(0)->kind() == c10::TypeKind::TensorType;
+}
+
+bool takes_other_devices(const c10::FunctionSchema& schema) {
   return is_index_operation(schema) || schema.name() == "aten::_ctc_loss" ||
          schema.name() == "aten::_ctc_loss_backward";
 }
-
-}  // namespace
 
 std::string_view base_name(const c10::FunctionSchema& schema) {
   std::string_view name = schema.name();
@@ -63,8 +69,7 @@ c10::Device device_of(const Values& arguments) {
   return {c10::kCUDA, c10::cuda::current_device()};
 }
 
-void check_devices(const c10::FunctionSchema& schema, const Values& arguments, c10::Device device) {
-  if (may_be_on_host(schema)) return;
+void check_devices(const Values& arguments, c10::Device device) {
   for (const c10::IValue& argument : arguments) {
     for_each_tensor(argument, [&](const at::Tensor& tensor) {
       if (!tensor.defined() || (tensor.is_cpu() && tensor.dim() == 0)) return;
@@ -77,17 +82,17 @@ void check_devices(const c10::FunctionSchema& schema, const Values& arguments, c
 
 void prepare_indices(const c10::FunctionSchema& schema, Values& arguments) {
   if (!is_index_operation(schema)) return;
+  const at::Tensor self = arguments[0].toTensor();
+  const auto indices = at::native::toListOfOptionalTensors(arguments[1].toListRef());
   if (arguments.size() > 3) {  // self, indices, values, accumulate
-    const at::Tensor self = arguments[0].toTensor(), values = arguments[2].toTensor();
-    const auto indices = arguments[1].toOptionalTensorList();
+    const at::Tensor values = arguments[2].toTensor();
     const bool adds = arguments[3].toBool();
     if (!adds && std::get<0>(at::native::canDispatchToMaskedFill(self, indices, values))) return;
-    if (values.is_cpu() && values.dim() == 0) arguments[2] = values.to(self.device());
+    if (values.dim() == 0) arguments[2] = values.to(self.device());
   }
   c10::List<std::optional<at::Tensor>> expanded;
   for (const at::Tensor& index :
-       at::native::expandTensors(arguments[0].toTensor(), arguments[1].toOptionalTensorList(),
-                                 /*ensure_same_device=*/true)) {
+       at::native::expandTensors(self, indices, /*ensure_same_device=*/true)) {
     expanded.push_back(index.defined() ? std::optional(index) : std::nullopt);
   }
   arguments[1] = expanded;

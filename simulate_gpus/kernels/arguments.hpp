@@ -19,15 +19,18 @@ using Values = std::vector<c10::IValue>;
 /// The name without "aten::", and without the last underscore of an operation in place: "add".
 std::string_view base_name(const c10::FunctionSchema& schema);
 
+/// Whether it is one of tensors and nothing, as an index is. TorchScript's lists have a type of their own.
+bool is_list_of_optional_tensors(const c10::IValue& value);
+
 /// Calls visit(tensor) for each tensor of an argument.
 void for_each_tensor(const c10::IValue& value, const auto& visit) {
   if (value.isTensor()) {
     visit(value.toTensor());
   } else if (value.isTensorList()) {
     for (const at::Tensor& tensor : value.toTensorVector()) visit(tensor);
-  } else if (value.isOptionalTensorList()) {
-    for (const auto& tensor : value.toOptionalTensorVector()) {
-      if (tensor) visit(*tensor);
+  } else if (is_list_of_optional_tensors(value)) {
+    for (const c10::IValue& tensor : value.toListRef()) {
+      if (tensor.isTensor()) visit(tensor.toTensor());
     }
   }
 }
@@ -40,10 +43,11 @@ c10::IValue with_tensors(const c10::IValue& value, const auto& change) {
     for (const at::Tensor& tensor : value.toTensorVector()) tensors.push_back(change(tensor));
     return tensors;
   }
-  if (value.isOptionalTensorList()) {
+  if (is_list_of_optional_tensors(value)) {
     c10::List<std::optional<at::Tensor>> tensors;
-    for (const auto& tensor : value.toOptionalTensorVector()) {
-      tensors.push_back(tensor ? std::optional(change(*tensor)) : std::nullopt);
+    for (const c10::IValue& tensor : value.toListRef()) {
+      tensors.push_back(tensor.isTensor() ? std::optional(change(tensor.toTensor()))
+                                          : std::nullopt);
     }
     return tensors;
   }
@@ -61,7 +65,10 @@ std::optional<std::size_t> returned_argument(const c10::FunctionSchema& schema,
 c10::Device device_of(const Values& arguments);
 
 /// Throws LibTorch's error for operands on several devices.
-void check_devices(const c10::FunctionSchema& schema, const Values& arguments, c10::Device device);
+void check_devices(const Values& arguments, c10::Device device);
+
+/// Whether the CUDA kernel takes some tensors from other devices: indices, lengths.
+bool takes_other_devices(const c10::FunctionSchema& schema);
 
 /// The first steps of LibTorch's indexing kernels: copies indices and a value to the device, counts
 /// masks.

@@ -166,8 +166,8 @@ void compute(const c10::OperatorHandle& operation, c10::DispatchKey host_key,
   Values arguments = torch::jit::pop(*stack, schema.arguments().size());
   const c10::Device device = device_of(arguments);
   const c10::cuda::CUDAGuard guard(device);
-  prepare_indices(schema, arguments);
   check_operands(operation, arguments, device);
+  prepare_indices(schema, arguments);
   check_deterministic(schema, arguments);
 
   cudaStream_t stream = c10::cuda::getCurrentCUDAStream(device.index()).stream();

@@ -10,11 +10,13 @@
 #include <algorithm>
 #include <deque>
 #include <iterator>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "kernels/arguments.hpp"
 #include "kernels/operation.hpp"
 #include "kernels/own_kernels.hpp"
 #include "kernels/places.hpp"
@@ -65,6 +67,30 @@ const std::vector<c10::OperatorName> k_whole = {
 template <c10::DispatchKey host_key>
 void computed(const c10::OperatorHandle& operation, c10::DispatchKeySet, torch::jit::Stack* stack) {
   compute(operation, host_key, stack);
+}
+
+bool are_lists_on_one_device(c10::ArrayRef<c10::IValue> arguments) {
+  std::optional<c10::Device> first;
+  bool are_on_one = true;
+  for (const c10::IValue& argument : arguments) {
+    if (!argument.isTensorList()) continue;
+    for_each_tensor(argument, [&](const at::Tensor& tensor) {
+      if (!first) first = tensor.device();
+      are_on_one &= tensor.device() == *first;
+    });
+  }
+  return are_on_one;
+}
+
+// Lists on several devices are computed tensor by tensor, each on its own, as LibTorch's CUDA kernels
+// do; the CPU's kernel does nothing else.
+void computed_in_lists(const c10::OperatorHandle& operation, c10::DispatchKeySet,
+                       torch::jit::Stack* stack) {
+  if (are_lists_on_one_device(torch::jit::last(*stack, operation.schema().arguments().size()))) {
+    compute(operation, c10::DispatchKey::CPU, stack);
+  } else {
+    operation.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+  }
 }
 
 template <c10::DispatchKey host_key>
@@ -122,9 +148,12 @@ void replace(torch::Library& library) {
     const bool is_computed = operation->hasComputedKernelForDispatchKey(host_key);
     if (!is_computed && !returns_tensor(operation->schema())) continue;  // query or hint
     keep_kernel(*operation, device_key, host_key);
+    using torch::CppFunction;
     library.impl(own_name.c_str(),
-                 is_computed ? torch::CppFunction::makeFromBoxedFunction<&computed<host_key>>()
-                             : torch::CppFunction::makeFromBoxedFunction<&refused<host_key>>());
+                 !is_computed ? CppFunction::makeFromBoxedFunction<&refused<host_key>>()
+                 : k_plain && own_name.starts_with("_foreach_")
+                     ? CppFunction::makeFromBoxedFunction<&computed_in_lists>()
+                     : CppFunction::makeFromBoxedFunction<&computed<host_key>>());
     if (k_plain) (is_computed ? registered.computed : registered.refused).push_back(own_name);
   }
 }

@@ -2,6 +2,7 @@
 #include "kernels/rehearsal.hpp"
 
 #include <ATen/ATen.h>
+#include <c10/util/hash.h>
 
 #include <algorithm>
 #include <array>
@@ -46,12 +47,6 @@ bool is_of_library(std::string_view text) {
       k_beginnings, [&](std::string_view beginning) { return text.starts_with(beginning); });
 }
 
-// The program's own convolutions are cuDNN's on a GPU, whatever computes them here.
-void use_cudnn(const c10::OperatorHandle& operation, torch::jit::Stack& arguments) {
-  constexpr std::size_t k_cudnn_enabled = 11;
-  if (operation.schema().name() == "aten::_convolution") arguments[k_cudnn_enabled] = true;
-}
-
 // Rehearses unless the kernel is known to take these.
 void rehearse_once(const c10::OperatorHandle& operation, const Values& arguments,
                    std::uint64_t form) {
@@ -65,11 +60,11 @@ void rehearse_once(const c10::OperatorHandle& operation, const Values& arguments
   accepted().forms.insert(key);
 }
 
-// Operands that are elsewhere. Where these are single values on the host, which many kernels take,
-// `places` tells which they are.
+// Operands that are elsewhere, and whether all are single values on the host, which many kernels take.
+// The form tells which they are; it is 0 where there are none.
 struct Strays {
+  std::size_t form = 0;
   bool are_values = true;
-  std::uint64_t places = 0;
 };
 
 Strays find_strays(const Values& arguments, c10::Device device) {
@@ -81,7 +76,7 @@ Strays find_strays(const Values& arguments, c10::Device device) {
       // What the program wrote as a number is one, whatever takes it.
       if (is_value && tensor.unsafeGetTensorImpl()->is_wrapped_number()) return;
       strays.are_values &= is_value;
-      strays.places = strays.places * arguments.size() + i + 1;
+      strays.form = c10::get_hash(strays.form, i, device, tensor.device(), tensor.dim() == 0);
     });
   }
   return strays;
@@ -134,7 +129,6 @@ void call_kept_kernel(const c10::OperatorHandle& operation, c10::DispatchKey hos
 void rehearse(const c10::OperatorHandle& operation, const Values& arguments) {
   const InsideKernel inside;
   torch::jit::Stack stack = arguments;
-  use_cudnn(operation, stack);
   simulated_cuda_begin_rehearsal();
   try {
     operation.callBoxed(&stack);
@@ -152,13 +146,13 @@ void rehearse(const c10::OperatorHandle& operation, const Values& arguments) {
 void check_operands(const c10::OperatorHandle& operation, const Values& arguments,
                     c10::Device device) {
   const Strays strays = find_strays(arguments, device);
-  if (strays.places == 0) return;
-  if (strays.are_values) {
-    rehearse_once(operation, arguments, strays.places);
+  if (strays.form == 0) return;
+  if (strays.are_values || takes_other_devices(operation.schema())) {
+    rehearse_once(operation, arguments, strays.form);
   } else {
     rehearse(operation, arguments);
+    check_devices(arguments, device);
   }
-  check_devices(operation.schema(), arguments, device);
 }
 
 void check_library_operands(const c10::OperatorHandle& operation, const Values& arguments) {

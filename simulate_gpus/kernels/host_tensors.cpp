@@ -15,22 +15,15 @@ namespace simulated_cuda {
 namespace {
 
 at::Tensor host_view_of_strided(const at::Tensor& tensor) {
-  const c10::Storage& storage = tensor.storage();
-  void* const memory = simulated_cuda_host_address(storage.data());
-  // With an allocator, so that an operation can resize its output; see update_device_tensor.
-  c10::Storage on_host(c10::Storage::use_byte_size_t(), storage.nbytes(),
-                       c10::DataPtr(memory, c10::Device(c10::kCPU)), c10::GetCPUAllocator(),
-                       /*resizable=*/true);
-  at::Tensor view = at::detail::make_tensor<c10::TensorImpl>(
-      std::move(on_host), c10::DispatchKeySet(c10::DispatchKey::CPU), tensor.dtype());
-  view.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(),
-                                                    tensor.storage_offset());
-  if (tensor.is_conj()) view._set_conj(true);
-  if (tensor.is_neg()) view._set_neg(true);
-  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
-    view.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return host_view(tensor, host_storage(tensor.storage()), tensor.storage_offset());
+}
+
+// Where the tensor is expanded, the first element of those that are one.
+at::Tensor without_repeats(at::Tensor of, const at::Tensor& tensor) {
+  for (std::int64_t d = 0; d < tensor.dim(); ++d) {
+    if (tensor.stride(d) == 0 && tensor.size(d) > 1) of = of.narrow(d, 0, 1);
   }
-  return view;
+  return of;
 }
 
 // Both without a look at the indices, as a program can ask for: they may not be written yet.
@@ -69,6 +62,26 @@ at::Tensor nested(const at::Tensor& buffer, const at::Tensor& like) {
 
 }  // namespace
 
+c10::Storage host_storage(const c10::Storage& storage) {
+  void* const memory = simulated_cuda_host_address(storage.data());
+  // With an allocator, so that an operation can resize its output; see update_device_tensor.
+  return {c10::Storage::use_byte_size_t(), storage.nbytes(),
+          c10::DataPtr(memory, c10::Device(c10::kCPU)), c10::GetCPUAllocator(),
+          /*resizable=*/true};
+}
+
+at::Tensor host_view(const at::Tensor& tensor, c10::Storage on_host, std::int64_t offset) {
+  at::Tensor view = at::detail::make_tensor<c10::TensorImpl>(
+      std::move(on_host), c10::DispatchKeySet(c10::DispatchKey::CPU), tensor.dtype());
+  view.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(), offset);
+  if (tensor.is_conj()) view._set_conj(true);
+  if (tensor.is_neg()) view._set_neg(true);
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
+    view.unsafeGetTensorImpl()->set_wrapped_number(true);
+  }
+  return view;
+}
+
 at::Tensor host_view(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.is_cuda()) return tensor;
   if (tensor.is_sparse()) {
@@ -99,7 +112,9 @@ void for_each_part(const at::Tensor& tensor, const std::function<void(const at::
 
 at::Tensor copied(const at::Tensor& view) {
   if (!view.defined()) return view;
-  return view.is_nested() ? nested(buffer_of(view).clone(), view) : view.clone();
+  if (view.is_nested()) return nested(buffer_of(view).clone(), view);
+  if (view.layout() != at::kStrided) return view.clone();
+  return without_repeats(view, view).clone().expand_as(view);
 }
 
 at::Tensor make_device_tensor(const at::Tensor& host, c10::Device device, Writes& writes) {
@@ -162,7 +177,8 @@ void update_device_tensor(const at::Tensor& tensor, const at::Tensor& host, Writ
 
 void write(const Writes& writes) {
   const InsideKernel inside;
-  for (const auto& [view, value] : writes) view.copy_(value);
+  for (const auto& [view, value] : writes)
+    without_repeats(view, view).copy_(without_repeats(value, view));
 }
 
 }  // namespace simulated_cuda

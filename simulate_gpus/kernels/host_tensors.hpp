@@ -6,6 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <functional>
 #include <utility>
 #include <vector>
@@ -20,11 +21,15 @@ using Writes = std::vector<std::pair<at::Tensor, at::Tensor>>;
 /// nested one, over the memory of its parts. Any other tensor is itself.
 at::Tensor host_view(const at::Tensor& tensor);
 
+/// The memory of CUDA tensors, as one of the CPU; and the view of a strided tensor in it, or in a copy.
+c10::Storage host_storage(const c10::Storage& storage);
+at::Tensor host_view(const at::Tensor& tensor, c10::Storage on_host, std::int64_t offset);
+
 /// Calls visit(part) for each strided tensor of which a CUDA tensor consists: itself, or the indices and
 /// values of a sparse one, or the buffer of a nested one.
 void for_each_part(const at::Tensor& tensor, const std::function<void(const at::Tensor&)>& visit);
 
-/// The same values in memory of their own.
+/// The same values in memory of their own. What is expanded stays so.
 at::Tensor copied(const at::Tensor& view);
 
 /// A new CUDA tensor like the CPU tensor, whose values are still to be written.

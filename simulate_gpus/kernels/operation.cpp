@@ -15,6 +15,7 @@
 #include "kernels/accesses.hpp"
 #include "kernels/arguments.hpp"
 #include "kernels/deterministic.hpp"
+#include "kernels/host_arguments.hpp"
 #include "kernels/host_call.hpp"
 #include "kernels/host_tensors.hpp"
 #include "kernels/inside_kernel.hpp"
@@ -44,17 +45,8 @@ struct HostCall {
 // The call, on views of device memory. `apart`: outputs go to copies.
 HostCall make_call(const c10::OperatorHandle& operation, c10::DispatchKey key,
                    const Values& arguments, bool apart) {
-  HostCall call{operation, key, arguments, {}};
   const InsideKernel inside;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const bool writes = writes_argument(operation.schema(), i);
-    call.arguments[i] = with_tensors(arguments[i], [&](const at::Tensor& tensor) {
-      const at::Tensor view = host_view(tensor);
-      return apart && writes && tensor.defined() && tensor.is_cuda() ? copied(view) : view;
-    });
-    if (arguments[i].isDevice()) call.arguments[i] = c10::Device(c10::kCPU);
-  }
-  return call;
+  return {operation, key, host_arguments(operation.schema(), arguments, apart), {}};
 }
 
 // Whether nothing is drawn: the operation fills an empty tensor, or makes one.
@@ -150,7 +142,7 @@ std::function<void()> replay_of(HostCall call, Values results) {
       for_each_tensor(fresh[r], [&](const at::Tensor& value) {
         const at::Tensor& target = targets[next++];
         if (value.defined() && value.numel() > 0 && target.data_ptr() != value.data_ptr()) {
-          target.copy_(value);
+          write({{target, value}});
         }
       });
     }

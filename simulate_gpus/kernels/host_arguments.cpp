@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT
+#include "kernels/host_arguments.hpp"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <iterator>
+#include <memory_resource>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "kernels/host_tensors.hpp"
+#include "runtime/interface.hpp"
+
+namespace simulated_cuda {
+namespace {
+
+bool is_strided(const at::Tensor& tensor) {
+  return tensor.layout() == at::kStrided && !tensor.is_nested();
+}
+
+// What is written gets memory of its own, before anybody asks where it is.
+void end_lazy_copies(const c10::FunctionSchema& schema, const Values& arguments) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (!writes_argument(schema, i)) continue;
+    for_each_tensor(arguments[i], [](const at::Tensor& tensor) {
+      if (tensor.defined() && tensor.is_cuda() && is_strided(tensor))
+        tensor.storage().mutable_data();
+    });
+  }
+}
+
+// Bytes of a storage, from its begin.
+struct Range {
+  const c10::StorageImpl* storage;
+  std::size_t begin, end;
+  bool writes;
+};
+
+Range range_of(const at::Tensor& dense, bool writes) {
+  const auto begin = static_cast<std::size_t>(dense.storage_offset()) * dense.itemsize();
+  return {dense.storage().unsafeGetStorageImpl(), begin, begin + dense.nbytes(), writes};
+}
+
+// The same bytes, of which some are written, in memory of their own.
+struct Copy {
+  Range range;
+  c10::Storage storage;
+};
+
+class Views {
+ public:
+  Views(const c10::FunctionSchema& schema, const Values& arguments, bool apart)
+      : apart_(apart), shares_(!schema.name().starts_with("aten::_foreach_")) {
+    if (apart && shares_) make_copies(schema, arguments);
+  }
+
+  at::Tensor operator()(const at::Tensor& tensor, bool writes) {
+    if (!tensor.defined() || !tensor.is_cuda()) return tensor;
+    const bool is_copied = apart_ && writes;
+    if (!is_strided(tensor)) {
+      return is_copied ? copied(host_view(tensor)) : host_view(tensor);
+    }
+    if (const Copy* const copy = copy_of(tensor)) {
+      const auto begin = static_cast<std::int64_t>(copy->range.begin / tensor.itemsize());
+      return host_view(tensor, copy->storage, tensor.storage_offset() - begin);
+    }
+    const at::Tensor view =
+        shares_ ? host_view(tensor, shared(tensor.storage()), tensor.storage_offset())
+                : host_view(tensor);
+    return is_copied ? copied(view) : view;
+  }
+
+ private:
+  // Of the tensors that are dense; of others LibTorch does not find out either whether they overlap.
+  void make_copies(const c10::FunctionSchema& schema, const Values& arguments) {
+    std::vector<Range> ranges;
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+      const bool writes = writes_argument(schema, i);
+      for_each_tensor(arguments[i], [&](const at::Tensor& tensor) {
+        if (!tensor.defined() || !tensor.is_cuda() || !is_strided(tensor)) return;
+        if (tensor.is_non_overlapping_and_dense() && tensor.numel() > 0)
+          ranges.push_back(range_of(tensor, writes));
+      });
+    }
+    std::ranges::sort(ranges, {},
+                      [](const Range& range) { return std::tuple(range.storage, range.begin); });
+    for (auto range = ranges.begin(); range != ranges.end();) {
+      Range whole = *range;
+      for (++range;
+           range != ranges.end() && range->storage == whole.storage && range->begin < whole.end;
+           ++range) {
+        whole.end = std::max(whole.end, range->end);
+        whole.writes |= range->writes;
+      }
+      if (whole.writes) copies_.push_back(copy_range(whole));
+    }
+  }
+
+  static Copy copy_range(Range range) {
+    constexpr std::size_t k_largest_item = 16;  // at whose multiples every element begins
+    range.begin = range.begin / k_largest_item * k_largest_item;
+    const std::size_t bytes = range.end - range.begin;
+    c10::Storage storage = at::empty({static_cast<std::int64_t>(bytes)}, at::kByte).storage();
+    std::memcpy(
+        storage.mutable_data(),
+        static_cast<const char*>(simulated_cuda_host_address(range.storage->data())) + range.begin,
+        bytes);
+    return {range, std::move(storage)};
+  }
+
+  // Sorted, as the ranges were.
+  [[nodiscard]] const Copy* copy_of(const at::Tensor& tensor) const {
+    if (copies_.empty() || !tensor.is_non_overlapping_and_dense()) return nullptr;
+    const Range range = range_of(tensor, false);
+    const auto after = std::ranges::upper_bound(
+        copies_, std::tuple(range.storage, range.begin), {},
+        [](const Copy& copy) { return std::tuple(copy.range.storage, copy.range.begin); });
+    if (after == copies_.begin()) return nullptr;
+    const Copy& found = *std::prev(after);
+    return found.range.storage == range.storage && range.end <= found.range.end ? &found : nullptr;
+  }
+
+  const c10::Storage& shared(const c10::Storage& storage) {
+    const auto [entry, is_new] = shared_.try_emplace(storage.unsafeGetStorageImpl());
+    if (is_new) entry->second = host_storage(storage);
+    return entry->second;
+  }
+
+  bool apart_;
+  bool shares_;  // LibTorch does not look whether tensors of lists overlap
+  std::vector<Copy> copies_;
+  std::array<std::byte, 512> memory_of_few_{};
+  std::pmr::monotonic_buffer_resource memory_{memory_of_few_.data(), memory_of_few_.size()};
+  std::pmr::unordered_map<const c10::StorageImpl*, c10::Storage> shared_{&memory_};
+};
+
+}  // namespace
+
+Values host_arguments(const c10::FunctionSchema& schema, const Values& arguments, bool apart) {
+  end_lazy_copies(schema, arguments);
+  Views views(schema, arguments, apart);
+  Values made;
+  made.reserve(arguments.size());
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const bool writes = writes_argument(schema, i);
+    made.push_back(arguments[i].isDevice()
+                       ? c10::Device(c10::kCPU)
+                       : with_tensors(arguments[i], [&](const at::Tensor& tensor) {
+                           return views(tensor, writes);
+                         }));
+  }
+  return made;
+}
+
+}  // namespace simulated_cuda

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT
+//
+// The arguments of a call as the CPU's kernel takes them. Tensors that share memory share it on the host
+// too, so that LibTorch finds operands that overlap, and refuses them as on a GPU.
+#pragma once
+
+#include <ATen/core/function_schema.h>
+
+#include "kernels/arguments.hpp"
+
+namespace simulated_cuda {
+
+/// The arguments with views of device memory. Memory that is written is no longer shared by lazy
+/// copies. `apart`: what is written is a copy, to be shown later; operands that overlap are so in
+/// the copy too.
+Values host_arguments(const c10::FunctionSchema& schema, const Values& arguments, bool apart);
+
+}  // namespace simulated_cuda

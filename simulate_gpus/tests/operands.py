@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: MIT
+"""Which operands operations take: on several devices, in memory that overlaps or that lazy copies share, in TorchScript.
+
+Usage: simulate_gpus [--dry-run] 2 python operands.py        with --dry-run, LibTorch's own kernels refuse what is refused
+"""
+import os
+import unittest
+
+import torch
+
+IS_DRY = os.environ.get("SIMULATE_GPUS_DRY_RUN") is not None
+FIRST, SECOND = "cuda:0", "cuda:1"
+INDEX = torch.tensor([0, 1])
+EXPANDED, PARTIAL = "more than one element of the written-to tensor refers to a single memory location", (
+    "some elements of the input tensor and the written-to tensor refer to a single memory location")
+
+
+def floats(size, device=FIRST):
+    return torch.arange(float(size), device=device)
+
+
+def expanded():
+    return torch.ones(1, device=FIRST).expand(3)
+
+
+def index_on(device):
+    return (INDEX.to(device),)
+
+
+def two_devices(first, second):
+    return f"Expected all tensors to be on the same device, but found at least two devices, {first} and {second}!"
+
+
+def foreign_index(device):
+    return f"indices should be either on cpu or on the same device as the indexed tensor ({device})"
+
+
+# What LibTorch refuses before it launches a kernel, and its text.
+REFUSED = {
+    "a CPU tensor by a GPU's index": (lambda: floats(3, "cpu")[INDEX.to(FIRST)], foreign_index("cpu")),
+    "a CPU tensor by a GPU's mask": (lambda: floats(3, "cpu")[floats(3) > 0], foreign_index("cpu")),
+    "by another GPU's index": (lambda: floats(3)[INDEX.to(SECOND)], foreign_index(FIRST)),
+    "by another GPU's mask": (lambda: floats(3)[floats(3, SECOND) > 0], foreign_index(FIRST)),
+    "index to the host": (lambda: torch.ops.aten.index.Tensor_out(floats(3), [INDEX.to(FIRST)], out=torch.zeros(2)),
+                          two_devices(FIRST, "cpu")),
+    "index from the host": (lambda: torch.ops.aten.index.Tensor_out(floats(3, "cpu"), [INDEX], out=floats(2)),
+                            two_devices(FIRST, "cpu")),
+    "values on the host": (lambda: floats(3).index_put_(index_on("cpu"), floats(2, "cpu")), two_devices(FIRST, "cpu")),
+    "one value on the host": (lambda: floats(3).index_put_(index_on(FIRST), floats(1, "cpu")), two_devices(FIRST, "cpu")),
+    "values on another GPU": (lambda: floats(3).index_put_(index_on(FIRST), floats(2, SECOND)), two_devices(FIRST, SECOND)),
+    "values on a GPU": (lambda: floats(3, "cpu").index_put_(index_on("cpu"), floats(2)), two_devices(FIRST, "cpu")),
+    "values to be added": (lambda: floats(3).index_put_(index_on(FIRST), floats(2, SECOND), accumulate=True),
+                           "expected device cuda:0 but got device cuda:1 for value tensor"),
+    "add_ to a number on the host": (lambda: torch.zeros(()).add_(torch.zeros((), device=FIRST)), "same device"),
+    "add to a number on the host": (lambda: torch.add(floats(3), 1, out=torch.zeros(())), "same device"),
+    "sum to a number on the host": (lambda: torch.sum(floats(3), 0, out=torch.zeros(())), "device"),
+    "max to a number on the host": (lambda: torch.max(floats(3), out=torch.zeros(())), "device"),
+    "dot to a number on the host": (lambda: torch.dot(floats(3), floats(3), out=torch.zeros(())), "device"),
+    "nonzero to a number on the host": (lambda: torch.nonzero(floats(3), out=torch.zeros((), dtype=torch.long)), "device"),
+    "targets on the host": (lambda: torch._ctc_loss(floats(40).view(5, 2, 4), torch.ones(2, 2, dtype=torch.long), [5, 5], [2, 2]),
+                            "targets"),
+    "lists in one another": (lambda: torch._foreach_add([floats(2)], [floats(2, SECOND)]), two_devices(FIRST, SECOND)),
+    "expanded: add_": (lambda: expanded().add_(1), EXPANDED),
+    "expanded: copy_": (lambda: expanded().copy_(floats(3)), EXPANDED),
+    "expanded: uniform_": (lambda: expanded().uniform_(), EXPANDED),
+    "expanded: fill_ by a tensor": (lambda: expanded().fill_(floats(1)[0]), EXPANDED),
+    "expanded: put_": (lambda: expanded().put_(INDEX.to(FIRST), floats(2)), EXPANDED),
+    "expanded: scatter_add_": (lambda: expanded().scatter_add_(0, INDEX.to(FIRST), floats(2)), EXPANDED),
+    "expanded: masked_scatter_": (lambda: expanded().masked_scatter_(floats(3) > 0, floats(3)), EXPANDED),
+    "expanded: _foreach_add_": (lambda: torch._foreach_add_([expanded()], 1), EXPANDED),
+    "overlapping: add_": (lambda: (lambda x: x[1:].add_(x[:-1]))(floats(5)), PARTIAL),
+    "overlapping: mul": (lambda: (lambda x: torch.mul(x[1:], 2, out=x[:-1]))(floats(5)), PARTIAL),
+    "overlapping: cat": (lambda: (lambda x: torch.cat([x[:2], x[3:]], out=x[1:]))(floats(5)), PARTIAL),
+    "overlapping: transposed": (lambda: (lambda x: torch.add(x, 1, out=x.t()))(floats(4).view(2, 2)), PARTIAL),
+    "overlapping: index_copy_": (lambda: (lambda x: x.index_copy_(0, INDEX.to(FIRST), x[1:3]))(floats(5)), PARTIAL),
+    "overlapping: index_put_": (lambda: (lambda x: x.index_put_(index_on(FIRST), x[1:3]))(floats(5)), PARTIAL),
+    "overlapping: scatter_": (lambda: (lambda x: x.scatter_(0, INDEX.to(FIRST), x[1:3]))(floats(5)), PARTIAL),
+}
+
+
+def matrix():
+    return floats(6).view(2, 3)
+
+
+def changed(x, change):
+    change(x)
+    return x
+
+
+# What a GPU takes, and the result.
+TAKEN = {
+    "a mask of the host": (lambda: floats(3)[torch.tensor([True, False, True])], [0, 2]),
+    "indices of another GPU": (lambda: floats(3).index_put_(index_on(SECOND), floats(2)), [0, 1, 2]),
+    "a number of another GPU": (lambda: floats(3).index_put_(index_on(FIRST), torch.tensor(5., device=SECOND)), [5, 5, 2]),
+    "a CPU tensor, by a GPU's index": (lambda: floats(3, "cpu").index_put_(index_on(FIRST), floats(2, "cpu") + 7), [7, 8, 2]),
+    "_foreach_add": (lambda: torch._foreach_add([floats(2), floats(2, SECOND), floats(2, "cpu")], 1)[1], [1, 2]),
+    "_foreach_mul_": (lambda: changed([floats(2), floats(2, SECOND)], lambda x: torch._foreach_mul_(x, x))[1], [0, 1]),
+    "_foreach_copy_": (lambda: changed([floats(2), floats(2, SECOND)],
+                                       lambda x: torch._foreach_copy_(x, [torch.ones(2), torch.ones(2)]))[1], [1, 1]),
+    "_foreach_norm": (lambda: torch._foreach_norm([floats(2), floats(2, SECOND)])[1], 1),
+    "expanded: fill_": (lambda: expanded().fill_(2), [2, 2, 2]),
+    "expanded: zero_": (lambda: expanded().zero_(), [0, 0, 0]),
+    "expanded: index_put_": (lambda: expanded().index_put_(index_on(FIRST), torch.full((1,), 4., device=FIRST)), [4, 4, 4]),
+    "expanded: masked_fill_": (lambda: expanded().masked_fill_(floats(3) >= 0, 3), [3, 3, 3]),
+    "expanded: index_fill_": (lambda: expanded().index_fill_(0, INDEX.to(FIRST), 5), [5, 5, 5]),
+    "expanded: _foreach_zero_": (lambda: changed([expanded()], torch._foreach_zero_)[0], [0, 0, 0]),
+    "in two dimensions": (lambda: torch.ones(2, 1, 1, device=FIRST).expand(2, 2, 2).fill_(3), [[[3, 3]] * 2] * 2),
+    "the same: add_": (lambda: changed(floats(3), lambda x: x.add_(x)), [0, 2, 4]),
+    "the same: out": (lambda: changed(floats(3), lambda x: torch.add(x, x, out=x)), [0, 2, 4]),
+    "columns of a matrix": (lambda: changed(matrix(), lambda x: x[:, 0].add_(x[:, 1])), [[1, 1, 2], [7, 4, 5]]),
+    "rows of a matrix": (lambda: changed(matrix(), lambda x: x[1].sub_(x[0])), [[0, 1, 2], [3, 3, 3]]),
+    "parts of one buffer": (lambda: changed(floats(6), lambda x: torch._foreach_add_([x[:2], x[2:4]], [x[4:], x[4:]])),
+                            [4, 6, 6, 8, 4, 5]),
+}
+
+
+class Refusals(unittest.TestCase):
+    def test_texts(self):
+        for name, (action, text) in REFUSED.items():
+            with self.subTest(name):
+                with self.assertRaises(RuntimeError) as raised:
+                    action()
+                self.assertIn(text, str(raised.exception))
+        torch.cuda.synchronize()
+
+
+@unittest.skipIf(IS_DRY, "nothing is computed")
+class Values(unittest.TestCase):
+    def test_taken(self):
+        for name, (action, expected) in TAKEN.items():
+            with self.subTest(name):
+                result = action()
+                torch.cuda.synchronize()
+                self.assertEqual(result.tolist(), expected)
+
+    def test_replays_writes_to_expanded_memory(self):
+        x, graph = expanded(), torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            x.fill_(7)
+        self.assertEqual(x.tolist(), [1, 1, 1])
+        graph.replay()
+        self.assertEqual(x.tolist(), [7, 7, 7])
+
+    def test_lazy_copies(self):
+        for name, write in {"add_": lambda x: x.add_(1), "out": lambda x: torch.add(x, 1, out=x), "view": lambda x: x.view(3)[:].add_(1),
+                            "list": lambda x: torch._foreach_add_([x], 1), "index": lambda x: x.index_add_(0, torch.arange(3, device=FIRST), torch.ones(3, device=FIRST)),
+                            "copy_": lambda x: x.copy_(torch.ones(3)), "expanded": lambda x: x[:1].expand(3).fill_(1)}.items():
+            with self.subTest(name):
+                first = torch.zeros(3, device=FIRST)
+                second = torch._lazy_clone(first)
+                write(second)
+                self.assertEqual((first.tolist(), second[0].item()), ([0, 0, 0], 1))
+                self.assertFalse(torch._C._is_cow_tensor(second))
+
+    def test_torchscript_indexes_by_tensors(self):
+        def get(x, i, mask):
+            return x[i], x[mask], x[:, i], x[i, 1], x[None, i]
+
+        def put(x, i, mask):
+            x = x.clone()
+            x[mask] = 7.
+            x[i, i] = x[i, i + 1] * 2
+            x[:, i] += 1
+            return x, torch.index_put(x, (i,), x[i] + 1, accumulate=True)
+
+        x = torch.arange(12.).view(3, 4)
+        operands = [x, torch.tensor([2, 0]), x[:, 0] > 3]
+        for function in (get, put):
+            for make in (torch.jit.script, lambda function: torch.jit.trace(function, on_gpu)):
+                on_gpu = [operand.to(FIRST) for operand in operands]
+                made = make(function)
+                for _ in range(3):  # it is optimized after the first call
+                    for result, expected in zip(made(*on_gpu), function(*operands), strict=True):
+                        self.assertTrue(result.cpu().equal(expected), (result, expected))
+
+
+# Results are shown late once a stream exists; errors are not. These run last.
+class WithAStreamRefusals(Refusals):
+    @classmethod
+    def setUpClass(cls):
+        torch.cuda.Stream()
+
+
+class WithAStreamValues(Values):
+    @classmethod
+    def setUpClass(cls):
+        torch.cuda.Stream()
+
+
+if __name__ == "__main__":
+    unittest.main(warnings="ignore")

@@ -26,7 +26,6 @@ DTYPES = (
     "float8_e5m2 float8_e4m3fn float8_e5m2fnuz float8_e4m3fnuz"
 ).split()
 MORE_DTYPES = ["float8_e8m0fnu", "float4_e2m1fn_x2"]
-GB = 1 << 30
 
 
 def pattern(dtype, shape):
@@ -150,15 +149,15 @@ def test_transformer(folder):
 
 
 def test_large_file(folder):
-    """2 GB in one tensor of 1 GB and many smaller ones: what is needed beyond the tensors is bounded."""
+    """512 MB in one tensor of 256 MB and many smaller ones: what is needed beyond the tensors is bounded."""
     file = folder / "large.safetensors"
-    values = {f"small_{i}": torch.zeros(1 << 18) for i in range(512)}
-    values.update({f"middle_{i}": torch.zeros(1 << 24, dtype=torch.bfloat16) for i in range(16)})
-    save_file({**values, "large": torch.zeros(1 << 28)}, file)
+    values = {f"small_{i}": torch.zeros(1 << 18) for i in range(128)}
+    values.update({f"middle_{i}": torch.zeros(1 << 24, dtype=torch.bfloat16) for i in range(4)})
+    save_file({**values, "large": torch.zeros(1 << 26)}, file)
     loaded, most = map(int, checked("memory", file).split())
-    assert loaded == 2 * GB, loaded
-    assert most - loaded < 300e6, (loaded, most)
-    print(f"2 GB loaded with {(most - loaded) / 1e6:.0f} MB of host memory besides")
+    assert loaded == 512 << 20, loaded
+    assert most - loaded < 75e6, (loaded, most)
+    print(f"512 MB loaded with {(most - loaded) / 1e6:.0f} MB of host memory besides")
 
 
 TESTS = [test_networks, test_tensors, test_copied_metadata, test_sharded_model, test_transformer, test_large_file]

@@ -7,21 +7,17 @@
 #include <c10/cuda/CUDAFunctions.h>
 
 namespace simulated_cuda {
-namespace {
-
-bool is_index_operation(const c10::FunctionSchema& schema) {
-  return schema.name() == "aten::index" || schema.name() == "aten::index_put_" ||
-         schema.name() == "aten::_index_put_impl_" || schema.name() == "aten::_unsafe_index" ||
-         schema.name() == "aten::_unsafe_index_put";
-}
-
-}  // namespace
-
 bool is_list_of_optional_tensors(const c10::IValue& value) {
   if (!value.isList()) return false;
   const c10::TypePtr type = value.toList().elementType();
   return type->kind() == c10::TypeKind::OptionalType &&
          type->containedType(0)->kind() == c10::TypeKind::TensorType;
+}
+
+bool is_index_operation(const c10::FunctionSchema& schema) {
+  return schema.name() == "aten::index" || schema.name() == "aten::index_put_" ||
+         schema.name() == "aten::_index_put_impl_" || schema.name() == "aten::_unsafe_index" ||
+         schema.name() == "aten::_unsafe_index_put";
 }
 
 bool takes_other_devices(const c10::FunctionSchema& schema) {
@@ -80,8 +76,7 @@ void check_devices(const Values& arguments, c10::Device device) {
   }
 }
 
-void prepare_indices(const c10::FunctionSchema& schema, Values& arguments) {
-  if (!is_index_operation(schema)) return;
+void prepare_indices(Values& arguments) {
   const at::Tensor self = arguments[0].toTensor();
   const auto indices = at::native::toListOfOptionalTensors(arguments[1].toListRef());
   if (arguments.size() > 3) {  // self, indices, values, accumulate

@@ -72,6 +72,7 @@ bool takes_other_devices(const c10::FunctionSchema& schema);
 
 /// The first steps of LibTorch's indexing kernels: copies indices and a value to the device, counts
 /// masks.
-void prepare_indices(const c10::FunctionSchema& schema, Values& arguments);
+bool is_index_operation(const c10::FunctionSchema& schema);
+void prepare_indices(Values& arguments);
 
 }  // namespace simulated_cuda

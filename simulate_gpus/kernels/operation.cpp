@@ -159,7 +159,10 @@ void compute(const c10::OperatorHandle& operation, c10::DispatchKey host_key,
   const c10::Device device = device_of(arguments);
   const c10::cuda::CUDAGuard guard(device);
   check_operands(operation, arguments, device);
-  prepare_indices(schema, arguments);
+  if (is_index_operation(schema)) {
+    prepare_indices(arguments);
+    check_operands(operation, arguments, device);  // what comes after that
+  }
   check_deterministic(schema, arguments);
 
   cudaStream_t stream = c10::cuda::getCurrentCUDAStream(device.index()).stream();

@@ -18,7 +18,7 @@ except ImportError as error:
     print(f"SKIPPED: {error}; scripts/setup --dev installs it")
     sys.exit(77)
 
-from sampling import sampled
+from sampling import leave, sampled
 from torchscript import moved, results, samples
 
 BOUND = {"rtol": 1e-3, "atol": 1e-4}
@@ -112,7 +112,7 @@ def main():
             counts["not comparable" if wrong is None else "wrong" if wrong else "equal"] += 1
         print(f"{database.__name__}: " + ", ".join(f"{count} {name}" for name, count in counts.most_common()), flush=True)
         failed |= counts["wrong"] > 0 or counts["equal"] < 50
-    sys.exit(1 if failed else 0)
+    leave(1 if failed else 0)
 
 
 main()

@@ -6,14 +6,13 @@ Usage: simulate_gpus 1 python layouts.py
 """
 import collections
 import itertools
-import os
 import sys
 import warnings
 
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
-from sampling import sampled
+from sampling import leave, sampled
 
 warnings.simplefilter("ignore")
 SAMPLES = 4  # of each operation
@@ -142,8 +141,8 @@ def main():
     unexpected = {name: text for name, text in wrong.items() if name not in DIFFER}
     for name, text in unexpected.items():
         print(f"{name}: {text}"[:400])
-    print(", ".join(f"{count} {name}" for name, count in counts.most_common()), flush=True)
-    os._exit(1 if unexpected or counts["equal"] < 500 else 0)
+    print(", ".join(f"{count} {name}" for name, count in counts.most_common()))
+    leave(1 if unexpected or counts["equal"] < 500 else 0)
 
 
 main()

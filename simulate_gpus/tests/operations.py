@@ -9,7 +9,6 @@ Usage: simulate_gpus 1 python operations.py [TYPE | TYPE:expanded | TYPE:mixed |
        gpu_only    operations in the dtypes that LibTorch has on GPUs only, which the CPU computes in wider ones
 """
 import collections
-import os
 import sys
 import warnings
 
@@ -20,7 +19,7 @@ except ImportError as error:
     print(f"SKIPPED: {error}; scripts/setup --dev installs it")
     sys.exit(77)
 
-from sampling import SEED, sampled
+from sampling import SEED, leave, sampled
 
 warnings.simplefilter("ignore")
 torch.manual_seed(int(SEED or 0))
@@ -184,10 +183,7 @@ def main(selected):
             print(f"{name}: {result}")
         print(f"{what}: " + ", ".join(f"{count} {result}" for result, count in results.most_common()), flush=True)
         failed |= bool(wrong) or results["right"] < (100 if what == "gpu_only" else 300)
-    # LibTorch 2.15 was once seen to abort while Python's interpreter was ending ("terminate called without an active
-    # exception"), after all was compared. What is tested here is known by now.
-    sys.stdout.flush()
-    os._exit(1 if failed else 0)
+    leave(1 if failed else 0)
 
 
 main(sys.argv[1:] or ["float32", "int64", "float32:expanded", "float32:mixed", "gpu_only"])

@@ -23,7 +23,7 @@ except ImportError as error:
     print(f"SKIPPED: {error}; scripts/setup --dev installs it")
     sys.exit(77)
 
-from sampling import sampled
+from sampling import leave, sampled
 
 warnings.simplefilter("ignore")
 logging.disable(logging.CRITICAL)  # of modules that cannot be exported
@@ -165,7 +165,7 @@ def main():
     for way, count in counts.items():
         print(f"{way}: " + ", ".join(f"{value} {name}" for name, value in count.most_common()))
     print(f"{len(modules)} modules; {saved} saved")
-    sys.exit(1 if wrong or min(count["equal"] for count in counts.values()) < len(modules) / 2 else 0)
+    leave(1 if wrong or min(count["equal"] for count in counts.values()) < len(modules) / 2 else 0)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ A quarter of the operations, about 300 in one of the ways; all, if TEST_SEED is 
 Usage: simulate_gpus 1 python torchscript_operations.py
 """
 import collections
-import os
 import sys
 import warnings
 
@@ -18,7 +17,7 @@ except ImportError as error:
     print(f"SKIPPED: {error}; scripts/setup --dev installs it")
     sys.exit(77)
 
-from sampling import SEED, sampled
+from sampling import SEED, leave, sampled
 
 warnings.simplefilter("ignore")
 SAMPLES = 2  # of each operation
@@ -106,9 +105,8 @@ def main():
                 result = "wrong"
             counts[f"{way} {result}"] += 1
     print(*wrong, sep="\n")
-    print(", ".join(f"{count} {name}" for name, count in sorted(counts.items())), flush=True)
-    # As in operations.py: LibTorch may abort while Python's interpreter ends.
-    os._exit(1 if wrong or min(counts["scripted equal"], counts["traced equal"]) < 50 else 0)
+    print(", ".join(f"{count} {name}" for name, count in sorted(counts.items())))
+    leave(1 if wrong or min(counts["scripted equal"], counts["traced equal"]) < 50 else 0)
 
 
 if __name__ == "__main__":

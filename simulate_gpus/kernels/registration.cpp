@@ -149,11 +149,11 @@ void replace(torch::Library& library) {
     if (!is_computed && !returns_tensor(operation->schema())) continue;  // query or hint
     keep_kernel(*operation, device_key, host_key);
     using torch::CppFunction;
-    library.impl(own_name.c_str(),
-                 !is_computed ? CppFunction::makeFromBoxedFunction<&refused<host_key>>()
-                 : k_plain && own_name.starts_with("_foreach_")
-                     ? CppFunction::makeFromBoxedFunction<&computed_in_lists>()
-                     : CppFunction::makeFromBoxedFunction<&computed<host_key>>());
+    library.impl(own_name.c_str(), !is_computed
+                                       ? CppFunction::makeFromBoxedFunction<&refused<host_key>>()
+                                   : k_plain && own_name.starts_with("_foreach_")
+                                       ? CppFunction::makeFromBoxedFunction<&computed_in_lists>()
+                                       : CppFunction::makeFromBoxedFunction<&computed<host_key>>());
     if (k_plain) (is_computed ? registered.computed : registered.refused).push_back(own_name);
   }
 }

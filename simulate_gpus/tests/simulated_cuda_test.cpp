@@ -14,12 +14,8 @@
 #include <sys/wait.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/cuda.h>
-#include <torch/nested.h>
-#include <torch/nn/functional/activation.h>
 #include <torch/nn/modules.h>
 #include <torch/nn/utils.h>
-#include <torch/optim.h>
-#include <torch/version.h>
 #include <unistd.h>
 
 #include <array>
@@ -33,9 +29,7 @@
 #include <utility>
 #include <vector>
 
-// A launch's side of nvcc's registration. NOLINTNEXTLINE(bugprone-reserved-identifier)
-extern "C" void __cudaRegisterFunction(void**, const char*, char*, const char*, int, uint3*, uint3*,
-                                       dim3*, dim3*, int*);
+#include "support.hpp"
 
 namespace {
 
@@ -43,27 +37,9 @@ using c10::cuda::CUDAStream;
 using c10::cuda::CUDAStreamGuard;
 using torch::Tensor;
 
-const torch::Device k_gpu(torch::kCUDA, 0), k_second_gpu(torch::kCUDA, 1);
-
 torch::TensorOptions pinned() { return torch::TensorOptions().pinned_memory(true); }
 
 void synchronize() { ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess); }
-
-// The text of the c10::Error that `action` throws.
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return {};
-}
-
-testing::AssertionResult has(const std::string& text, const std::string& part) {
-  if (text.find(part) != std::string::npos) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << "\"" << part << "\" is not in \"" << text << "\"";
-}
 
 // What the runtime has counted; see simulate_gpus.h.
 std::uint64_t count(const char* row) {
@@ -598,253 +574,6 @@ TEST(Fork, TheChildCannotUseTheGpusOfItsParent) {
   EXPECT_TRUE(x.cpu().equal(torch::ones({4})));
 }
 
-TEST(Kernels, ThatCannotBeComputedAreRefusedByName) {
-  EXPECT_TRUE(has(error_of([] {
-                    (void)at::quantize_per_tensor(torch::ones({4}, k_gpu), 0.1, 0, torch::kQInt8);
-                  }),
-                  "Simulated GPUs have no quantized tensors"));
-  EXPECT_TRUE(has(error_of([] { (void)at::_fused_dropout(torch::ones({4}, k_gpu), 0.5); }),
-                  "Simulated GPUs have no aten::_fused_dropout"));
-}
-
-// A program that does not look at the error of its launch learns it from the next operation.
-TEST(Kernels, ThatAreRefusedUnseenAreReportedBeforeTheirValuesAreRead) {
-  static char kernel;
-  __cudaRegisterFunction(nullptr, &kernel, nullptr, "_Z9my_kernelPf", 0, nullptr, nullptr, nullptr,
-                         nullptr, nullptr);
-  (void)cudaLaunchKernel(&kernel, dim3(1), dim3(1), nullptr, 0, nullptr);
-  EXPECT_TRUE(has(error_of([] { (void)torch::ones({4}, k_gpu); }), "the CUDA kernel my_kernel"));
-  EXPECT_TRUE(torch::ones({4}, k_gpu).cpu().equal(torch::ones({4})));
-}
-
-struct Deterministic {
-  Deterministic() { at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false); }
-  ~Deterministic() { at::globalContext().setDeterministicAlgorithms(false, false); }
-};
-
-// Where LibTorch itself refuses on the host, before a kernel of a GPU is launched.
-TEST(Kernels, AreRefusedWhereAProgramWantsDeterministicOnes) {
-  namespace F = torch::nn::functional;
-  const Tensor x = torch::rand({1, 2, 8}, k_gpu).requires_grad_(), y = x.detach().flatten();
-  const Tensor integers = torch::arange(4, k_gpu), places = integers.clone(),
-               values = torch::rand({4}, k_gpu);
-  const Tensor table = torch::rand({5, 3}, k_gpu).requires_grad_();
-  const auto bag = [&](auto mode) {
-    return F::embedding_bag(places, table,
-                            F::EmbeddingBagFuncOptions().mode(mode).offsets(places.slice(0, 0, 1)));
-  };
-  const Tensor picture = torch::rand({1, 3, 2, 2}, k_gpu),
-               labels = torch::zeros({1, 2, 2}, torch::TensorOptions(k_gpu).dtype(torch::kLong));
-  const std::vector<std::pair<const char*, std::function<void()>>> refused = {
-      {"reflection_pad1d_backward_out_cuda",
-       [&] {
-         torch::reflection_pad1d(x, {1, 1}).sum().backward();
-       }},
-      {"embedding_bag_backward_cuda_max", [&] { bag(torch::kMax).sum().backward(); }},
-      {"_histc_cuda with floating point input", [&] { (void)y.histc(); }},
-      {"median CUDA with indices output", [&] { (void)y.median(0); }},
-      {"_bincount_cuda", [&] { (void)integers.bincount(values); }},
-      {"nll_loss2d_forward_out_cuda_template", [&] { (void)at::nll_loss2d(picture, labels); }},
-      {"put_", [&] { y.clone().put_(places, values, /*accumulate=*/true); }},
-      {"put_", [&] { y.clone().put_(places, values); }},
-      {"scatter_reduce_cuda_kernel", [&] { (void)y.scatter(0, places, values, "multiply"); }},
-      {"scatter_reduce_cuda_prod_", [&] { (void)y.scatter_reduce(0, places, values, "prod"); }},
-      {"index_reduce_cuda", [&] { (void)y.index_reduce(0, places, values, "amax"); }},
-  };
-  const std::vector<std::function<void()>> taken = {
-      [&] { bag(torch::kSum).sum().backward(); },
-      [&] { EXPECT_TRUE(integers.bincount().cpu().equal(torch::ones({4}, torch::kLong))); },
-      [&] { EXPECT_TRUE(integers.histc(4).cpu().equal(torch::ones({4}, torch::kLong))); },
-      [&] { EXPECT_FLOAT_EQ(y.median().item<float>(), y.cpu().median().item<float>()); },
-      [&] { (void)at::nll_loss2d(picture, labels, {}, torch::Reduction::None); },
-      [&] { (void)y.scatter(0, places, values); },
-      [&] { (void)y.scatter_reduce(0, places, values, "amax"); },
-      [&] { (void)y.scatter_add(0, places, values); },
-  };
-  for (const auto& [caller, action] : refused) {
-    const Deterministic mode;
-    EXPECT_TRUE(has(error_of(action),
-                    std::string(caller) + " does not have a deterministic implementation"));
-  }
-  for (const auto& action : taken) {
-    const Deterministic mode;
-    EXPECT_NO_THROW(action());
-  }
-  for (const auto& [caller, action] : refused) EXPECT_NO_THROW(action()) << caller;
-}
-
-// What Python's SyncBatchNorm calls: a batch of two parts is normalized as a whole.
-TEST(Kernels, NormalizeABatchOfTwoParts) {
-  for (const auto type : {torch::kFloat, torch::kHalf}) {
-    const double bound = type == torch::kHalf ? 2e-2 : 1e-4;
-    const auto options = torch::TensorOptions(k_gpu).dtype(type);
-    const Tensor x = torch::rand({5, 3, 4}, options), grad = torch::rand({5, 3, 4}, options);
-    const Tensor weight = torch::rand({3}, k_gpu), bias = torch::rand({3}, k_gpu);
-    const Tensor running_mean = torch::zeros({3}, k_gpu), running_var = torch::ones({3}, k_gpu);
-    const Tensor whole = x.to(torch::kFloat).cpu().requires_grad_();
-    const Tensor mean_of_whole = torch::zeros({3}), var_of_whole = torch::ones({3}),
-                 whole_weight = weight.cpu().requires_grad_(),
-                 whole_bias = bias.cpu().requires_grad_();
-    const Tensor expected = torch::batch_norm(whole, whole_weight, whole_bias, mean_of_whole,
-                                              var_of_whole, true, 0.1, 1e-5, false);
-    expected.backward(grad.to(torch::kFloat).cpu());
-
-    const std::vector<Tensor> parts{x.slice(0, 0, 2), x.slice(0, 2)},
-        grads{grad.slice(0, 0, 2), grad.slice(0, 2)};
-    const auto [mean0, scale0] = at::batch_norm_stats(parts[0], 1e-5);
-    const auto [mean1, scale1] = at::batch_norm_stats(parts[1], 1e-5);
-    const Tensor counts = torch::tensor({8.F, 12.F}).to(k_gpu);
-    const auto [mean, scale] = at::batch_norm_gather_stats_with_counts(
-        x, torch::stack({mean0, mean1}), torch::stack({scale0, scale1}), running_mean, running_var,
-        0.1, 1e-5, counts);
-    const auto same = [&](const Tensor& found, const Tensor& reference) {
-      return found.to(torch::kFloat).cpu().allclose(reference, bound, bound);
-    };
-    EXPECT_TRUE(same(running_mean, mean_of_whole) && same(running_var, var_of_whole));
-    std::vector<Tensor> outputs, of_inputs;
-    Tensor sum = torch::zeros({3}, k_gpu), product = sum.clone(), of_weight = sum.clone(),
-           of_bias = sum.clone();
-    for (std::size_t i = 0; i < 2; ++i) {
-      outputs.push_back(at::batch_norm_elemt(parts[i], weight, bias, mean, scale, 1e-5));
-      const auto [s, p, w, b] =
-          at::batch_norm_backward_reduce(grads[i], parts[i], mean, scale, weight, true, true, true);
-      sum += s;
-      product += p;
-      of_weight += w;
-      of_bias += b;
-    }
-    for (std::size_t i = 0; i < 2; ++i) {
-      of_inputs.push_back(at::batch_norm_backward_elemt(grads[i], parts[i], mean, scale, weight,
-                                                        sum, product, counts.to(torch::kInt)));
-    }
-    EXPECT_EQ(outputs[0].scalar_type(), type);
-    EXPECT_TRUE(same(torch::cat(outputs), expected.detach()));
-    EXPECT_TRUE(same(torch::cat(of_inputs), whole.grad()));
-    EXPECT_TRUE(same(of_weight, whole_weight.grad()) && same(of_bias, whole_bias.grad()));
-  }
-}
-
-TEST(Kernels, ComputeOnNestedTensors) {
-  const std::vector<Tensor> parts{torch::randn({3, 8}), torch::randn({5, 8})};
-  const Tensor host = torch::nested::nested_tensor(parts), nested = host.to(k_gpu);
-  const auto padded = [](const Tensor& x) { return torch::nested::to_padded_tensor(x.cpu(), 0.0); };
-  EXPECT_TRUE(torch::nested::to_padded_tensor(nested, 0.0).cpu().equal(padded(host)));
-  EXPECT_TRUE(padded(nested.softmax(-1)).allclose(padded(host.softmax(-1))));
-  EXPECT_TRUE(padded(torch::matmul(nested, nested.transpose(1, 2)))
-                  .allclose(padded(torch::matmul(host, host.transpose(1, 2))), 1e-4, 1e-5));
-  EXPECT_TRUE(padded(nested + nested).equal(padded(host + host)));
-  nested.mul_(2);
-  EXPECT_TRUE(padded(nested).equal(padded(host * 2)));
-}
-
-// A kernel for a few queries at a time, as a GPU has it: all pairs of 4096 would take 512 MiB.
-TEST(Kernels, AttendWithoutMemoryForAllPairs) {
-  for (const auto type : {torch::kHalf, torch::kBFloat16, torch::kFloat}) {
-    const Tensor x = torch::randn({1, 8, 4096, 16}, torch::TensorOptions(k_gpu).dtype(type));
-    c10::cuda::CUDACachingAllocator::resetPeakStats(0);
-    const auto allocated = [] {
-      return c10::cuda::CUDACachingAllocator::getDeviceStats(0).allocated_bytes[0];
-    };
-    const auto before = allocated().current;
-    const Tensor y = torch::scaled_dot_product_attention(x, x, x, {}, 0.0, /*is_causal=*/true);
-    EXPECT_LT(allocated().peak - before, std::int64_t{2} * static_cast<std::int64_t>(x.nbytes()));
-    EXPECT_TRUE(y.slice(2, 0, 1).cpu().allclose(x.slice(2, 0, 1).cpu(), 1e-2, 1e-2));
-  }
-}
-
-TEST(Kernels, DoNotDependOnFlags) {
-  const Tensor q = torch::rand({1, 2, 4, 8}), x = torch::rand({2, 3, 8, 8}),
-               weight = torch::rand({4, 3, 3, 3});
-  const Tensor attended = torch::scaled_dot_product_attention(q, q, q),
-               convolved = torch::conv2d(x, weight);
-  auto& context = at::globalContext();
-  EXPECT_TRUE(context.userEnabledCuDNN());  // as LibTorch has it
-  for (const bool on : {true, false}) {
-    context.setUserEnabledCuDNN(on);
-    context.setSDPUseFlash(on);
-    context.setSDPUseMemEfficient(on);
-    context.setSDPUseMath(!on);
-    const Tensor on_gpu = q.to(k_gpu);
-    EXPECT_TRUE(
-        torch::scaled_dot_product_attention(on_gpu, on_gpu, on_gpu).cpu().allclose(attended));
-    EXPECT_TRUE(torch::conv2d(x.to(k_gpu), weight.to(k_gpu)).cpu().allclose(convolved, 1e-4, 1e-5));
-    torch::nn::BatchNorm2d norm(3);
-    const Tensor expected = norm(x);
-    norm->to(k_gpu);
-    EXPECT_TRUE(norm(x.to(k_gpu)).cpu().allclose(expected, 1e-4, 1e-5));
-    torch::nn::LSTM lstm(8, 4);
-    const Tensor output = std::get<0>(lstm(x[0]));
-    lstm->to(k_gpu);
-    EXPECT_TRUE(std::get<0>(lstm(x[0].to(k_gpu))).cpu().allclose(output, 1e-4, 1e-5));
-  }
-  context.setUserEnabledCuDNN(true);
-  context.setSDPUseMath(true);
-}
-
-TEST(Kernels, ComputeInEveryType) {
-  for (const auto type : {torch::kHalf, torch::kBFloat16, torch::kDouble, torch::kComplexFloat,
-                          torch::kComplexDouble}) {
-    const Tensor x = torch::rand({4, 4}).to(type), y = torch::rand({4, 4}).to(type);
-    const Tensor expected = (x.mm(y) + x).div(y + 1).sum(0);
-    const Tensor a = x.to(k_gpu), b = y.to(k_gpu);
-    EXPECT_TRUE((a.mm(b) + a).div(b + 1).sum(0).cpu().allclose(expected, 1e-2, 1e-2)) << type;
-  }
-}
-
-TEST(Kernels, ComputeOnSparseTensors) {
-  const Tensor dense = torch::rand({4, 5}).mul_(torch::rand({4, 5}) > 0.5),
-               right = torch::rand({5, 3});
-  for (const auto& sparse : {dense.to_sparse(), dense.to_sparse_csr()}) {
-    const Tensor x = sparse.to(k_gpu);
-    EXPECT_TRUE(x.to_dense().cpu().equal(dense));
-    EXPECT_TRUE(x.cpu().to_dense().equal(dense));
-    EXPECT_TRUE(torch::matmul(x, right.to(k_gpu)).cpu().allclose(dense.mm(right)));
-    EXPECT_TRUE((x + x).to_dense().cpu().equal(dense * 2));
-    EXPECT_TRUE(dense.to(k_gpu).to_sparse().to_dense().cpu().equal(dense));
-  }
-  torch::nn::Embedding embedding(torch::nn::EmbeddingOptions(6, 3).sparse(true));
-  embedding->to(k_gpu);
-  const Tensor before = embedding->weight.detach().cpu();
-  torch::optim::SGD sgd(embedding->parameters(), 0.5);
-  embedding(torch::tensor({1, 4, 1}, k_gpu)).sum().backward();
-  EXPECT_TRUE(embedding->weight.grad().is_sparse());
-  sgd.step();
-  const Tensor step = torch::tensor({0.0, 1.0, 0.0, 0.0, 0.5, 0.0}).to(torch::kFloat).unsqueeze(1);
-  EXPECT_TRUE(embedding->weight.detach().cpu().allclose(before - step));
-}
-
-template <class Optimizer, class Options>
-void check_optimizer(const char* name, const Options& options) {
-  const auto train = [&](const torch::Device& device) {
-    torch::manual_seed(0);
-    torch::nn::Sequential net(torch::nn::Linear(5, 4), torch::nn::Tanh(), torch::nn::Linear(4, 1));
-    const Tensor x = torch::rand({8, 5}).to(device), y = torch::rand({8, 1}).to(device);
-    net->to(device);
-    Optimizer optimizer(net->parameters(), options);
-    for (int step = 0; step < 5; ++step) {
-      optimizer.step([&] {
-        optimizer.zero_grad();
-        Tensor loss = torch::mse_loss(net->forward(x), y);
-        loss.backward();
-        return loss;
-      });
-    }
-    return torch::nn::utils::parameters_to_vector(net->parameters()).detach().cpu();
-  };
-  EXPECT_TRUE(train(k_gpu).allclose(train(torch::kCPU), 1e-4, 1e-5)) << name;
-}
-
-TEST(Kernels, ServeEveryOptimizer) {
-  namespace optim = torch::optim;
-  check_optimizer<optim::Adagrad>("Adagrad", optim::AdagradOptions(0.1));
-  check_optimizer<optim::Adam>("Adam", optim::AdamOptions(0.1).amsgrad(true));
-  check_optimizer<optim::AdamW>("AdamW", optim::AdamWOptions(0.1));
-  check_optimizer<optim::LBFGS>("LBFGS", optim::LBFGSOptions(0.1));
-  check_optimizer<optim::RMSprop>("RMSprop",
-                                  optim::RMSpropOptions(0.1).centered(true).momentum(0.5));
-  check_optimizer<optim::SGD>("SGD", optim::SGDOptions(0.1).momentum(0.9).nesterov(true));
-}
-
 TEST(Faults, FailTheCallThatWasAskedFor) {
   set_faults("cudaMemcpyAsync:2:700");
   const Tensor x = torch::ones({4});
@@ -998,53 +727,6 @@ TEST(Summary, CountsWhatIsDone) {
   cudaFree(memory);
   EXPECT_EQ(counted([&] { cudaMallocHost(&memory, 4096); }, "pinned allocations"), 1U);
   cudaFreeHost(memory);
-}
-
-// What NVIDIA's libraries compute and has no shape function in C++. In a dry run nothing is computed.
-std::vector<Tensor> results_of_libraries(c10::Device device) {
-  const Tensor square = torch::eye(5, device).expand({3, 5, 5}).contiguous();
-  const Tensor a = torch::rand({3, 6, 4}, device), b = torch::rand({3, 4, 8}, device);
-  const Tensor small = torch::zeros({32, 64}, device).to(torch::kChar);
-  Tensor written = torch::rand({6, 8}, device), output = torch::empty({0}, device);
-  written.addbmm_(a, b);
-  at::addbmm_out(output, written, a, b);
-  const auto [values, vectors] = at::linalg_eig(square);
-  const auto [packed, scales] = at::geqrf(a);
-  std::vector<Tensor> results{
-      written,
-      output,
-      at::addbmm(written, a, b),
-      at::dot(a[0][0], a[0][1]),
-      at::vdot(a[0][0], a[0][1]),
-      at::_int_mm(small, small.t()),
-      at::cholesky_inverse(square),
-      at::cholesky_solve(square.narrow(2, 0, 2), square),
-      values,
-      vectors,
-      at::linalg_eigvals(square),
-      packed,
-      scales,
-      at::linalg_householder_product(packed, scales),
-      at::ormqr(packed, scales, torch::rand({3, 6, 2}, device)),
-      at::linalg_solve_triangular(square, torch::rand({2, 1, 5, 7}, device), true),
-      at::linalg_solve_triangular(square, torch::rand({7, 5}, device), true, false),
-      at::fft_fft(a),
-      at::fft_fft(a, 9, 1),
-      at::fft_rfftn(a),
-      at::fft_irfft(at::fft_rfft(a)),
-      at::fft_irfft(at::fft_rfft(a), 5)};
-#if TORCH_VERSION_MINOR < 15  // the newer ones have linalg_cholesky alone
-  results.push_back(at::cholesky(square));
-#endif
-  return results;
-}
-
-TEST(Libraries, ResultsHaveTheCpusShapes) {
-  const auto found = results_of_libraries(k_gpu), expected = results_of_libraries(torch::kCPU);
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    EXPECT_EQ(found[i].sizes(), expected[i].sizes()) << i;
-    EXPECT_EQ(found[i].dtype(), expected[i].dtype()) << i;
-  }
 }
 
 }  // namespace

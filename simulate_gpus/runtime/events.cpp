@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <mutex>
+#include <utility>
 
 #include "check.hpp"
 #include "counts.hpp"
@@ -59,7 +60,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
   event->moment = moment;
   event->captured = captured;
   event->time = std::chrono::steady_clock::now();
-  event->mark = mark;
+  event->mark = std::move(mark);
   event->clock = clock_of(stream);
   return cudaSuccess;
 }

@@ -18,8 +18,8 @@ except ImportError as error:
     print(f"SKIPPED: {error}; scripts/setup --dev installs it")
     sys.exit(77)
 
-from sampling import leave, sampled
-from torchscript import moved, results, samples
+from sampling import leave, moved, sampled
+from torchscript import results, samples
 
 BOUND = {"rtol": 1e-3, "atol": 1e-4}
 

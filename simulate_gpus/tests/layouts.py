@@ -12,7 +12,7 @@ import warnings
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
-from sampling import leave, sampled
+from sampling import leave, moved, sampled
 
 warnings.simplefilter("ignore")
 SAMPLES = 4  # of each operation
@@ -26,20 +26,9 @@ DIFFER = {
 }
 
 
-def mapped(value, device):
-    if isinstance(value, (list, tuple)):
-        parts = [mapped(part, device) for part in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-    if isinstance(value, dict):
-        return {name: mapped(part, device) for name, part in value.items()}
-    if isinstance(value, torch.Tensor):
-        return value.detach().to(device)
-    return device if str(value) == "cpu" else value
-
-
 def layouts(operation, sample, device):
     """Of each tensor in the result; None where that is no answer."""
-    first, arguments, options = mapped((sample.input, sample.args, sample.kwargs), device)
+    first, arguments, options = moved((sample.input, sample.args, sample.kwargs), device)
     try:
         result = operation(first, *arguments, **options)
     except Exception:

@@ -19,7 +19,7 @@ except ImportError as error:
     print(f"SKIPPED: {error}; scripts/setup --dev installs it")
     sys.exit(77)
 
-from sampling import SEED, leave, sampled
+from sampling import SEED, leave, sampled, tensors
 
 warnings.simplefilter("ignore")
 torch.manual_seed(int(SEED or 0))
@@ -31,14 +31,6 @@ OTHER_DTYPE = {torch.float32: torch.float64, torch.float64: torch.float32, torch
                torch.int32: torch.int64, torch.float16: torch.float32, torch.bool: torch.int64}
 WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.complex32: torch.complex64,
          torch.bool: torch.uint8}
-
-
-def tensors(value):
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, (list, tuple)):
-        return [tensor for part in value for tensor in tensors(part)]
-    return []
 
 
 def mapped(value, change):

@@ -23,18 +23,10 @@ except ImportError as error:
     print(f"SKIPPED: {error}; scripts/setup --dev installs it")
     sys.exit(77)
 
-from sampling import leave, sampled
+from sampling import leave, moved, sampled, tensors
 
 warnings.simplefilter("ignore")
 logging.disable(logging.CRITICAL)  # of modules that cannot be exported
-
-
-def moved(value, device):
-    if isinstance(value, torch.Tensor):
-        return value.detach().to(device).requires_grad_(value.requires_grad)
-    if isinstance(value, (list, tuple)):
-        return type(value)(moved(part, device) for part in value)
-    return {name: moved(part, device) for name, part in value.items()} if isinstance(value, dict) else value
 
 
 def other(value):
@@ -44,14 +36,6 @@ def other(value):
     if isinstance(value, (list, tuple)):
         return type(value)(other(part) for part in value)
     return {name: other(part) for name, part in value.items()} if isinstance(value, dict) else value
-
-
-def tensors(value):
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, (list, tuple)):
-        return [tensor for part in value for tensor in tensors(part)]
-    return []
 
 
 def results(function, module, args, kwargs, backward):

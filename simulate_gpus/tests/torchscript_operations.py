@@ -17,30 +17,11 @@ except ImportError as error:
     print(f"SKIPPED: {error}; scripts/setup --dev installs it")
     sys.exit(77)
 
-from sampling import SEED, leave, sampled
+from sampling import SEED, leave, moved, sampled, tensors
 
 warnings.simplefilter("ignore")
 SAMPLES = 2  # of each operation
 UNWRITTEN = ("empty", "resize")  # memory whose values are arbitrary
-
-
-def tensors(value):
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, (list, tuple)):
-        return [tensor for part in value for tensor in tensors(part)]
-    return []
-
-
-def moved(value, device):
-    if isinstance(value, torch.Tensor):
-        return value.detach().to(device).requires_grad_(value.requires_grad)
-    if isinstance(value, (list, tuple)):
-        parts = [moved(part, device) for part in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-    if isinstance(value, dict):
-        return {name: moved(part, device) for name, part in value.items()}
-    return device if str(value) == "cpu" else value
 
 
 def scripted(operation, args, kwargs):

@@ -40,7 +40,7 @@ def results(function, args, kwargs):
     ends = [(x.abs() if x.is_complex() else x).sum() for x in outputs if x.requires_grad]
     starts = [x for x in tensors(args) if x.requires_grad]
     gradients = torch.autograd.grad(ends, starts, allow_unused=True) if ends and starts else []
-    return [x.detach().cpu() for x in (*outputs, *gradients) if x is not None]
+    return [x.detach().cpu().clone() for x in (*outputs, *gradients) if x is not None]  # what is in place changes again
 
 
 def compare(operation, make, sample, device):

@@ -7,6 +7,7 @@
 #include <c10/cuda/CUDAFunctions.h>
 
 namespace simulated_cuda {
+
 bool is_list_of_optional_tensors(const c10::IValue& value) {
   if (!value.isList()) return false;
   const c10::TypePtr type = value.toList().elementType();

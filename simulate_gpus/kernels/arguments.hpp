@@ -19,7 +19,7 @@ using Values = std::vector<c10::IValue>;
 /// The name without "aten::", and without the last underscore of an operation in place: "add".
 std::string_view base_name(const c10::FunctionSchema& schema);
 
-/// Whether it is one of tensors and nothing, as an index is. TorchScript's lists have a type of their own.
+/// Whether it is a list of tensors and gaps, as x[i, :, j] gives its indices. TorchScript's lists have a type of their own.
 bool is_list_of_optional_tensors(const c10::IValue& value);
 
 /// Calls visit(tensor) for each tensor of an argument.
@@ -70,9 +70,10 @@ void check_devices(const Values& arguments, c10::Device device);
 /// Whether the CUDA kernel takes some tensors from other devices: indices, lengths.
 bool takes_other_devices(const c10::FunctionSchema& schema);
 
+bool is_index_operation(const c10::FunctionSchema& schema);
+
 /// The first steps of LibTorch's indexing kernels: copies indices and a value to the device, counts
 /// masks.
-bool is_index_operation(const c10::FunctionSchema& schema);
 void prepare_indices(Values& arguments);
 
 }  // namespace simulated_cuda

@@ -161,7 +161,7 @@ void compute(const c10::OperatorHandle& operation, c10::DispatchKey host_key,
   check_operands(operation, arguments, device);
   if (is_index_operation(schema)) {
     prepare_indices(arguments);
-    check_operands(operation, arguments, device);  // what comes after that
+    check_operands(operation, arguments, device);  // LibTorch looks at the values after its indices
   }
   check_deterministic(schema, arguments);
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """simulate_gpus as a user types it, with programs in Python and C++.
 
-Usage: simulate_gpus_test.py SIMULATE_GPUS CXX TRAIN [unittest's options]        TRAIN: the program train.cpp
+Usage: simulate_gpus_test.py SIMULATE_GPUS CXX TRAIN launcher|program [unittest's options]        TRAIN: the program train.cpp
 """
 import importlib.util
 import os
@@ -12,8 +12,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-SIMULATE_GPUS, CXX, TRAIN = sys.argv[1:4]
-del sys.argv[1:4]
+SIMULATE_GPUS, CXX, TRAIN, PART = sys.argv[1:5]
 
 # A program that asks CUDA's runtime and NVML, without LibTorch.
 COUNT = """
@@ -402,4 +401,4 @@ class Program(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(argv=[sys.argv[0], PART.capitalize(), *sys.argv[5:]])

@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <use_gpu/device.hpp>
 #include <use_gpu/network.hpp>
+#include <use_gpu/parameter_file.hpp>
 #include <use_gpu/parameters.hpp>
 #include <use_gpu/tensor.hpp>
 

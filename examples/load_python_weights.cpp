@@ -9,7 +9,7 @@
 #include <torch/nn/modules/linear.h>
 #include <use_gpu/device.hpp>
 #include <use_gpu/network.hpp>
-#include <use_gpu/parameters.hpp>
+#include <use_gpu/parameter_file.hpp>
 #include <use_gpu/tensor.hpp>
 #include <use_gpu/tensor_file.hpp>
 

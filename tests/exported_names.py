@@ -13,7 +13,7 @@ SHARED = re.compile(r"^(std|__gnu_cxx|c10|at|torch|caffe2|c10d|spdlog)::")
 
 
 def declared_words(folder):
-    text = "".join(header.read_text() for header in sorted(Path(folder).glob("*.hpp")))
+    text = "".join(header.read_text() for header in sorted(Path(folder).rglob("*.hpp")))
     return set(re.findall(r"operator\W+(?=\()|\w+", re.sub(r"//.*", "", text)))
 
 

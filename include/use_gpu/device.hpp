@@ -12,6 +12,7 @@
 #pragma once
 
 #include <c10/core/Device.h>
+#include <use_gpu/errors.hpp>
 #include <use_gpu/export.hpp>
 
 #include <string_view>

@@ -15,15 +15,15 @@
 // forward passes or none before it.
 #pragma once
 
-#include <use_gpu/batch.hpp>
 #include <use_gpu/communicator.hpp>
+#include <use_gpu/detail/distributed_steps.hpp>
+#include <use_gpu/detail/each_tensor.hpp>
+#include <use_gpu/errors.hpp>
 #include <use_gpu/module_ref.hpp>
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <utility>
-#include <vector>
 
 namespace USE_GPU_EXPORT use_gpu {
 
@@ -39,46 +39,6 @@ struct DistributedOptions {
   /// they do in any case.
   bool broadcast_buffers = true;
 };
-
-namespace detail {
-
-/// The tensors of an output, and whether there is something else in it that could hold some.
-struct OutputTensors {
-  at::Tensor operator()(const at::Tensor& x) { return all.emplace_back(x); }
-  template <class T>
-  T operator()(const T& x) {
-    has_unknown = true;
-    return x;
-  }
-  std::vector<at::Tensor> all = {};
-  bool has_unknown = false;
-};
-
-/// What DistributedDataParallel does, for networks of any type.
-class DistributedSteps {
- public:
-  DistributedSteps(ModuleRef net, Communicator& group, const DistributedOptions& options);
-  ~DistributedSteps();
-  DistributedSteps(const DistributedSteps&) = delete;
-  DistributedSteps& operator=(const DistributedSteps&) = delete;
-
-  void before_forward();
-  /// So that no rank waits for this one's gradients.
-  void forward_failed() noexcept;
-  /// Takes the tensors of the output where it needs them, and gives those to return instead.
-  /// `are_all`: the output has nothing else that could hold a tensor.
-  std::vector<at::Tensor> after_forward(const std::vector<at::Tensor>& outputs,
-                                        bool are_all = true);
-  [[nodiscard]] bool needs_outputs() const;
-  /// Returns the previous value.
-  bool set_exchanging(bool exchanges);
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
-};
-
-}  // namespace detail
 
 /// A network whose gradients are equal on all ranks after each backward pass. Neither copied nor
 /// moved; the Communicator outlives it. In a group of one it is the network alone.
@@ -117,7 +77,7 @@ class DistributedDataParallel {
   /// Throws: ParameterError, with the names (at most 100) in differences(), if parameters had no part
   /// in the last step and find_unused_parameters is false, or if the network has another device, dtype
   /// or shape by now; ArgumentError if find_unused_parameters is true and the output has no tensor, or a
-  /// type that each_tensor.hpp does not list. This rank has left the group then; what the others get is
+  /// type that batch.hpp does not list. This rank has left the group then; what the others get is
   /// said above.
   template <class... Args>
   auto forward(Args&&... args) {

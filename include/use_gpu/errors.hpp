@@ -16,6 +16,7 @@
 #include <c10/util/Exception.h>
 #include <use_gpu/export.hpp>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -50,8 +51,19 @@ class DeviceMismatch : public Error {
   using Error::Error;
 };
 
-/// A parameter file, or a set of named values, that cannot be read or written, or does not fit the
-/// network.
+/// A file that is missing, damaged, or cannot be read or written: a full disk, no permission.
+class FileError : public Error {
+ public:
+  /// what() gives this message and no backtrace, file() gives this path.
+  FileError(const std::string& message, std::filesystem::path file);
+  /// The file as it was given to the function.
+  [[nodiscard]] const std::filesystem::path& file() const noexcept;
+
+ private:
+  std::filesystem::path file_;
+};
+
+/// Named values, of a file or of another network, that do not fit the network: names, shapes, dtypes.
 class ParameterError : public Error {
  public:
   /// what() gives this message and no backtrace, differences() gives these differences.

@@ -9,8 +9,6 @@
 
 #include <use_gpu/export.hpp>
 
-#include <string_view>
-
 namespace USE_GPU_EXPORT use_gpu {
 
 /// From most messages down to none.
@@ -19,12 +17,5 @@ enum class LogLevel { debug, info, warning, error, off };
 /// Sets the lowest level that is written, for the whole process, from any thread. Default:
 /// `warning`.
 void set_log_level(LogLevel level);
-
-/// Writes one line to stderr if the level is enabled, from any thread. The library uses it; a
-/// program may use it too. Never throws.
-void log_message(LogLevel level, std::string_view text) noexcept;
-
-/// Whether a message of that level would be written: check before building a long text.
-[[nodiscard]] bool log_enabled(LogLevel level) noexcept;
 
 }  // namespace use_gpu

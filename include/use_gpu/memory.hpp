@@ -15,6 +15,7 @@
 #pragma once
 
 #include <c10/core/Device.h>
+#include <use_gpu/errors.hpp>
 #include <use_gpu/export.hpp>
 
 #include <cstdint>

@@ -11,6 +11,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
+#include <use_gpu/errors.hpp>
 #include <use_gpu/export.hpp>
 
 #include <cstdint>
@@ -24,9 +25,9 @@ class MetricBlocks;
 namespace USE_GPU_EXPORT use_gpu {
 
 /// Collects numbers on a device and copies them to the host in blocks, for any number of values. On
-/// the device it uses memory for two blocks of float64 (float32 on MPS, which has no float64), and
-/// as much pinned host memory; and 512 bytes for each value that it keeps, at most a block of them.
-/// On the CPU it writes directly to host memory. The current stream may change between calls: the
+/// the device each takes LibTorch's least memory, 512 bytes, until its block is full and is packed as
+/// float64 (float32 on MPS, which has no float64). At most two blocks are on their way, to pinned
+/// host memory of the log. On the CPU it writes directly to host memory. The current stream may change between calls: the
 /// log orders its own work.
 ///
 /// Threads: one at a time.
@@ -45,7 +46,8 @@ class MetricLog {
   MetricLog& operator=(MetricLog&& other) noexcept;
 
   /// Appends one number: a tensor with one element, of any real dtype; detached. Copies it on the
-  /// device. Each block_size-th push starts one asynchronous copy of the full block to the host.
+  /// device. Each block_size-th push packs the block, by one kernel for each 128 values of a dtype and
+  /// one more, and starts one asynchronous copy of it to the host.
   ///
   /// Waits: only where it starts such a copy, and only if the two copies before it are not done.
   ///
@@ -54,8 +56,7 @@ class MetricLog {
   /// would write to the same place.
   void push(const at::Tensor& value);
   /// The same without a kernel, for a value that nobody else holds, as in log.push(x.norm()). The
-  /// log keeps the memory of the value. The values of a block are copied together, by one kernel
-  /// for each 128 of a dtype and one more. It keeps no autograd graph. A value with another owner
+  /// log keeps the memory of the value. It keeps no autograd graph. A value with another owner
   /// (an output that autograd saved, a view), with memory that LibTorch did not allocate, or of
   /// more than 512 bytes is copied as above. A CUDA graph's own output, which its next replay
   /// overwrites, must be pushed as an lvalue.

@@ -12,6 +12,7 @@
 // several threads may pass one module as ConstModuleRef.
 #pragma once
 
+#include <use_gpu/errors.hpp>
 #include <use_gpu/export.hpp>
 
 #include <concepts>

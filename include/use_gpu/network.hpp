@@ -13,6 +13,7 @@
 
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
+#include <use_gpu/errors.hpp>
 #include <use_gpu/export.hpp>
 #include <use_gpu/module_ref.hpp>
 
@@ -31,7 +32,7 @@ namespace USE_GPU_EXPORT use_gpu {
 /// Module::to at the end, for modules that override it. Logs a warning if nothing is registered.
 ///
 /// Small tensors travel together; those from and to the host go through pinned memory. Needs memory
-/// for both copies until the end, and at most 64 MB more on each side.
+/// for both copies until the end, and at most 32 MB more on each side.
 ///
 /// With a dtype all that is floating point gets it. Integers, booleans and complex numbers keep
 /// theirs, as in Python; C++'s Module::to(device, dtype) converts them too.
@@ -51,7 +52,7 @@ void place(ModuleRef net, c10::Device device, std::optional<at::ScalarType> dtyp
 struct PlacedTensor {
   std::string name;                 ///< as in named_parameters(): "0.weight"
   bool is_buffer;                   ///< false for a parameter
-  std::string dtype;                ///< "float32"
+  at::ScalarType dtype;             ///< at::kFloat
   std::vector<std::int64_t> shape;  ///< its sizes
   c10::Device device;               ///< where it lives
   std::uint64_t bytes;              ///< of its elements

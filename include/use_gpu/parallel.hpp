@@ -4,7 +4,7 @@
 // products, but not with small ones, which take longer to launch than to compute; and calls that
 // wait, such as item() and printing, delay everything after them. So use one thread per device:
 //
-//   use_gpu::parallel_on(use_gpu::try_all_gpus(), [&](c10::Device device, int i) {
+//   use_gpu::parallel_on(use_gpu::try_all_gpus(), [&](c10::Device device, std::size_t i) {
 //     y[i] = net[i]->forward(use_gpu::to_device(x[i], device));
 //   });                                             // all work is done here
 //
@@ -18,8 +18,10 @@
 #pragma once
 
 #include <c10/core/Device.h>
+#include <use_gpu/errors.hpp>
 #include <use_gpu/export.hpp>
 
+#include <cstddef>
 #include <functional>
 #include <vector>
 
@@ -27,9 +29,11 @@ namespace USE_GPU_EXPORT use_gpu {
 
 /// Calls work(device, entry) for each entry, 0 to devices.size() - 1, in a thread of its own. The
 /// thread has the caller's at::ThreadLocalState (grad and inference mode, autocast, this library's
-/// scopes). That device is current, and on it the caller's current stream: so the work runs after
-/// all that the caller queued there. A device may appear several times; its entries then share that
-/// stream.
+/// scopes). That device is current. An entry alone on its device has the caller's current stream.
+/// Entries that share a GPU have a stream of LibTorch's pool each, so that their work can overlap.
+/// In both cases the work runs after all that the caller has queued on its current streams.
+///
+/// What the entries made may be used in any stream afterwards, as all of it is done by then.
 ///
 /// The caller's number of intra-op threads (at::get_num_threads()) is divided among the entries, at
 /// least one each. It is set for those threads only. If LibTorch is built without OpenMP, all share
@@ -41,6 +45,6 @@ namespace USE_GPU_EXPORT use_gpu {
 /// error, with its device. ArgumentError if work is empty, DeviceError if a device is not there;
 /// then nothing has started.
 void parallel_on(const std::vector<c10::Device>& devices,
-                 const std::function<void(c10::Device, int)>& work);
+                 const std::function<void(c10::Device, std::size_t)>& work);
 
 }  // namespace use_gpu

@@ -24,6 +24,7 @@
 #pragma once
 
 #include <c10/core/Device.h>
+#include <use_gpu/errors.hpp>
 #include <use_gpu/export.hpp>
 #include <use_gpu/module_ref.hpp>
 

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <use_gpu/errors.hpp>
 #include <use_gpu/export.hpp>
 
 #include <iosfwd>

@@ -7,7 +7,7 @@
 //   auto whole = use_gpu::load_tensors("model.safetensors.index.json");    // of several files
 //   use_gpu::save_tensors({{"input", x}, {"output", y}}, "example.safetensors");
 //
-// For a network's own tensors there are load_parameters and save_parameters (parameters.hpp). A
+// For a network's own tensors there are load_parameters and save_parameters (parameter_file.hpp). A
 // `.pt` file is converted by two lines of Python, see docs/cookbook.md. Mirrors load_file and
 // save_file of Python's safetensors.torch.
 //
@@ -16,6 +16,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <use_gpu/device.hpp>
+#include <use_gpu/errors.hpp>
 #include <use_gpu/export.hpp>
 
 #include <concepts>
@@ -35,14 +36,14 @@ namespace USE_GPU_EXPORT use_gpu {
 /// which tensors to take from which file in its folder.
 ///
 /// The files are mapped, not read into memory first, so no other program may truncate one
-/// meanwhile. Small tensors travel together, and all need at most 64 MB of pinned host memory. A
+/// meanwhile. Small tensors travel together, and all need at most 32 MB of pinned host memory. A
 /// checksum that does not fit is an error in a file of this library, and a warning in another file:
 /// Python programs copy the metadata to files with other values. On the device "meta" the tensors
 /// have dtypes and shapes only; the files are checked all the same.
 ///
 /// Waits: for the device.
 ///
-/// Throws: ParameterError, with the file and the cause, if a file is not there, is damaged, has a
+/// Throws: FileError, with the file and the cause, if a file is not there, is damaged, has a
 /// header over the format's 100 MB, or a dtype that LibTorch lacks (F6); if the index names a
 /// tensor twice, a tensor that its file lacks, or a file outside of its folder. DeviceError if
 /// there is no such device. For a write that it refuses LibTorch's error passes.
@@ -56,8 +57,8 @@ namespace USE_GPU_EXPORT use_gpu {
 ///
 /// Waits: for the devices, and until the file is on the disk.
 ///
-/// Throws: ParameterError, with the path and the cause, if the file cannot be written: a full disk,
-/// a name that ends in ".json", a name or dtype that the format lacks, a tensor that is undefined,
+/// Throws: FileError if the file cannot be written: a full disk, a file name that ends in ".json".
+/// ParameterError for a tensor that the format cannot hold: its name or dtype, one that is undefined,
 /// sparse, quantized or on "meta".
 void save_tensors(const std::map<std::string, at::Tensor>& tensors,
                   const std::filesystem::path& file);

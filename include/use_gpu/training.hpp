@@ -50,8 +50,8 @@ struct TrainingState {
 ///
 /// Waits: for the devices, and until the file is on the disk.
 ///
-/// Throws: ParameterError, as save_parameters, and for an optimizer with parameters that are not in the
-/// network; ArgumentError for an optimizer that is not LibTorch's.
+/// Throws: FileError and ParameterError as save_parameters, and ParameterError for an optimizer with
+/// parameters that are not in the network; ArgumentError for an optimizer that is not LibTorch's.
 void save_training(ConstModuleRef net, const torch::optim::Optimizer& optimizer,
                    const TrainingState& state, const std::filesystem::path& file);
 
@@ -64,9 +64,9 @@ void save_training(ConstModuleRef net, const torch::optim::Optimizer& optimizer,
 ///
 /// Waits: for the devices.
 ///
-/// Throws: ParameterError, and nothing has changed, if the file cannot be read, is damaged, or does
-/// not fit; differences() has all that is missing or different, of the network, the kind of
-/// optimizer, its groups and its state. ArgumentError as save_training.
+/// Throws: before anything changes: FileError if the file cannot be read or is damaged;
+/// ParameterError if it does not fit, with all that is missing or different in differences(), of the
+/// network, the kind of optimizer, its groups and its state. ArgumentError as save_training.
 TrainingState load_training(ModuleRef net, torch::optim::Optimizer& optimizer,
                             const std::filesystem::path& file);
 

@@ -39,7 +39,8 @@
 // allocated its target before it was refused; nothing was copied.
 #pragma once
 
-#include <c10/core/Device.h>
+#include <use_gpu/allow_transfers.hpp>
+#include <use_gpu/errors.hpp>
 #include <use_gpu/export.hpp>
 
 #include <cstdint>
@@ -48,10 +49,9 @@
 #include <string>
 #include <vector>
 
-namespace use_gpu::detail {  // what the scopes below are made of
-class DispatchScope;
+namespace use_gpu::detail {
 struct TransferCounts;
-}  // namespace use_gpu::detail
+}
 
 namespace USE_GPU_EXPORT use_gpu {
 
@@ -67,9 +67,12 @@ struct TransferCount {
 /// What a call site in the program caused in one direction.
 struct TransferSite {
   /// The first function that is not in LibTorch, in this library or in the namespace std, with the
-  /// line that it was at: "train(...) train.cpp:41". Without debug information (-g) the offset in
-  /// the function: "train(...) + 0x2f". Steps of a backward pass are "backward"; in LibTorch's
-  /// anomaly mode, "backward of train(...) train.cpp:38", the line of the forward pass.
+  /// line that it was at: "train(...) train.cpp:41". LibTorch reads lines of GCC's debug information
+  /// (-g), of Clang's with -gdwarf-4. Where there are none, and where an optimizing compiler has put
+  /// LibTorch's own code there, the offset in the program, for addr2line: "train(...) + 0x2f41".
+  /// Functions that a compiler has inlined are named by their caller. Steps of a backward pass are
+  /// "backward"; in LibTorch's anomaly mode, "backward of train(...) train.cpp:38", the line of the
+  /// forward pass.
   std::string where;
   TransferDirection direction;  ///< that of a read is device to host
   std::int64_t copies;          ///< how many
@@ -144,16 +147,6 @@ class TransferGuard {
   /// Forbids every direction by default.
   [[nodiscard]] explicit TransferGuard(TransferPolicy policy = {});
   ~TransferGuard();
-
- private:
-  std::unique_ptr<detail::DispatchScope> scope_;
-};
-
-/// "100 % certain": allows the transfers of its scope, whatever guard encloses it.
-class AllowTransfers {
- public:
-  [[nodiscard]] AllowTransfers();
-  ~AllowTransfers();
 
  private:
   std::unique_ptr<detail::DispatchScope> scope_;

@@ -12,7 +12,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
-SIMULATE_GPUS, CXX, TRAIN, PART = sys.argv[1:5]
+SIMULATE_GPUS, CXX, TRAIN = sys.argv[1:4]
+del sys.argv[1:4]
 
 # A program that asks CUDA's runtime and NVML, without LibTorch.
 COUNT = """
@@ -401,4 +402,4 @@ class Program(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=[sys.argv[0], PART.capitalize(), *sys.argv[5:]])
+    unittest.main(argv=[sys.argv[0], sys.argv[1].capitalize(), *sys.argv[2:]])

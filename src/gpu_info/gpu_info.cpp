@@ -7,8 +7,8 @@
 #include <cstdio>
 #include <ostream>
 
+#include "gpu_info/message.hpp"
 #include "gpu_info/nvml_query.hpp"
-#include "messages/message.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {
 namespace {

@@ -28,7 +28,7 @@
 #include <cstring>
 #include <optional>
 
-#include "messages/message.hpp"
+#include "gpu_info/message.hpp"
 
 namespace use_gpu::detail {
 namespace {

@@ -8,10 +8,10 @@
 #include <torch/optim/lbfgs.h>
 #include <torch/optim/rmsprop.h>
 #include <torch/optim/sgd.h>
+#include <use_gpu/allow_transfers.hpp>
 #include <use_gpu/device.hpp>
 #include <use_gpu/errors.hpp>
 #include <use_gpu/training.hpp>
-#include <use_gpu/transfers.hpp>
 
 #include <algorithm>
 #include <array>
@@ -21,7 +21,7 @@
 #include <tuple>
 #include <typeinfo>
 
-#include "network_tensors/named_tensors.hpp"
+#include "core/module_tensors/named_tensors.hpp"
 
 namespace use_gpu::detail {
 namespace {

@@ -10,18 +10,18 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <c10/core/InferenceMode.h>
+#include <use_gpu/allow_transfers.hpp>
 #include <use_gpu/device.hpp>
 #include <use_gpu/network.hpp>
 #include <use_gpu/tensor.hpp>
-#include <use_gpu/transfers.hpp>
 
 #include <map>
 #include <mutex>
 
-#include "messages/tensor_summary.hpp"
-#include "network_tensors/named_tensors.hpp"
-#include "network_tensors/pending_writes.hpp"
-#include "tensor_files/tensor_file_io.hpp"
+#include "core/messages/tensor_summary.hpp"
+#include "core/module_tensors/named_tensors.hpp"
+#include "core/module_tensors/pending_writes.hpp"
+#include "files/tensor_file_io.hpp"
 #include "training/optimizer.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {

@@ -4,20 +4,23 @@
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
 #include <c10/util/Type.h>
+#include <dlfcn.h>
 #include <execinfo.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/function.h>
+#include <torch/csrc/profiler/unwind/unwind.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <initializer_list>
 #include <optional>
 #include <sstream>
 #include <string_view>
 
-#include "messages/message.hpp"
+#include "gpu_info/message.hpp"
 
 namespace use_gpu::detail {
 namespace {
@@ -64,30 +67,60 @@ std::string shortened(const std::string& name) {
   return name.substr(begin + 1, end - begin - 1);
 }
 
-// The function with its namespaces.
-std::string full_name(const std::string& function) {
-  return function.starts_with("_Z") ? shortened(c10::demangle(function.c_str())) : function;
+// What is known of a call: what stands at the address before the one to which it returns.
+struct Frame {
+  std::string function;      // with its namespaces, without its parameters; empty: unknown
+  std::string file;          // without its folder; empty without debug information
+  std::uint64_t line = 0;    // of the call
+  std::string object;        // the program or library, without its folder; empty: unknown
+  std::uint64_t offset = 0;  // of the call in the object
+};
+
+std::string file_name(const std::string& path) {
+  return std::filesystem::path(path).filename().string();
 }
 
 bool starts_with_any(std::string_view text, std::initializer_list<std::string_view> starts) {
   return std::ranges::any_of(starts, [&](auto start) { return text.starts_with(start); });
 }
 
-// Whether the frame is of LibTorch, of this library, or of C++ and C: what stands between a
-// transfer and the code that wants it. Inline functions of these are in the program itself; and
-// their libraries have functions without a name. Sanitizers intercept backtrace().
+// Sanitizers intercept backtrace().
+bool is_library(std::string_view object) {
+  return starts_with_any(object, {"libtorch.", "libtorch_", "libc10.", "libc10_", "libuse_gpu.",
+                                  "libstdc++.", "libc.", "libclang_rt."});
+}
+
+// A function of LibTorch, of this library or of C++, which inline functions of these are in the
+// program itself.
 bool is_between(const Frame& frame) {
-  return starts_with_any(frame.object,
-                         {"libtorch.", "libtorch_", "libc10.", "libc10_", "libuse_gpu.",
-                          "libuse_gpu_communicator.", "libstdc++.", "libc."}) ||
-         starts_with_any(full_name(frame.function),
-                         {"at::", "c10::", "torch::", "use_gpu::", "std::", "__gnu_cxx::",
-                          "__interceptor_", "___interceptor_"});
+  return is_library(frame.object) ||
+         starts_with_any(frame.function, {"at::", "c10::", "torch::", "use_gpu::", "std::",
+                                          "__gnu_cxx::", "__interceptor_", "___interceptor_"});
+}
+
+// LibTorch reads symbol tables and debug information. Of a library of its own that would take long.
+Frame frame_at(void* call) {
+  Frame frame;
+  Dl_info info{};
+  if (dladdr(static_cast<const char*>(call) - 1, &info) == 0) return frame;
+  frame.object = file_name(info.dli_fname);
+  frame.offset =
+      std::bit_cast<std::uintptr_t>(call) - 1 - std::bit_cast<std::uintptr_t>(info.dli_fbase);
+  if (info.dli_sname != nullptr) frame.function = shortened(c10::demangle(info.dli_sname));
+  if (is_library(frame.object)) return frame;
+  const auto found = torch::unwind::symbolize({call}, torch::unwind::Mode::fast).front();
+  if (found.funcname != "??") frame.function = shortened(found.funcname);
+  const bool is_in_header = found.filename.find("/include/") != std::string::npos;
+  if (file_name(found.filename) != frame.object && !is_in_header) {
+    frame.file = file_name(found.filename);
+    frame.line = found.lineno;
+  }
+  return frame;
 }
 
 // For people; "(...)" stands for the parameters.
 std::string text_of(const Frame& frame) {
-  std::string name = full_name(frame.function);
+  std::string name = frame.function;
   c10::ReplaceAll(name, "(anonymous namespace)::", "");
   std::ostringstream text;
   text << (name.empty() ? frame.object : clipped(name, k_longest_name) + "(...)");
@@ -99,17 +132,16 @@ std::string text_of(const Frame& frame) {
   return text.str();
 }
 
-std::string first_name(const std::vector<void*>& calls, const Symbols& symbols) {
+std::string first_name(const std::vector<void*>& calls) {
   std::optional<Frame> nameless;  // the first such; a caller in the same program says more
   for (void* const call : calls) {
-    for (const Frame& frame : symbols(std::bit_cast<std::uintptr_t>(call) - 1)) {
-      const bool is_backward = frame.function.starts_with("_ZN5torch8autograd6Engine");
-      if (is_backward) return nameless ? text_of(*nameless) : "backward";
-      if (is_between(frame)) continue;
-      if (!nameless && frame.function.empty()) nameless = frame;
-      if (nameless && frame.object != nameless->object) return text_of(*nameless);
-      if (!frame.function.empty()) return text_of(frame);
-    }
+    const Frame frame = frame_at(call);
+    if (frame.function.starts_with("torch::autograd::Engine"))
+      return nameless ? text_of(*nameless) : "backward";
+    if (is_between(frame)) continue;
+    if (!nameless && frame.function.empty()) nameless = frame;
+    if (nameless && frame.object != nameless->object) return text_of(*nameless);
+    if (!frame.function.empty()) return text_of(frame);
   }
   return nameless ? text_of(*nameless) : "unknown";
 }
@@ -126,9 +158,9 @@ CallStack CallStack::here() {
   return stack;
 }
 
-std::string call_site(const CallStack& stack, const Symbols& symbols) {
-  const std::string name = first_name(stack.calls, symbols);
-  const std::string made = name == "backward" ? first_name(stack.forward, symbols) : "unknown";
+std::string call_site(const CallStack& stack) {
+  const std::string name = first_name(stack.calls);
+  const std::string made = name == "backward" ? first_name(stack.forward) : "unknown";
   return made == "unknown" ? name : "backward of " + made;
 }
 

@@ -8,8 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "transfers/symbols.hpp"
-
 namespace use_gpu::detail {
 
 /// The calls that a thread is in: where each returns to, the innermost first.
@@ -27,6 +25,6 @@ struct CallStack {
 /// The first function of the stack that is not LibTorch's, this library's or C++'s, with its line
 /// if the program has debug information: "train(...) train.cpp:41", else "train(...) + 0x2f".
 /// "backward" if the backward pass comes first, with the forward pass's call site if known.
-std::string call_site(const CallStack& stack, const Symbols& symbols);
+std::string call_site(const CallStack& stack);
 
 }  // namespace use_gpu::detail

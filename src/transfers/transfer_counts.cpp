@@ -8,7 +8,7 @@
 #include <tuple>
 #include <utility>
 
-#include "messages/message.hpp"
+#include "gpu_info/message.hpp"
 
 namespace use_gpu::detail {
 
@@ -23,13 +23,12 @@ std::vector<TransferSite> TransferCounts::sites() const {
     const std::scoped_lock lock(mutex_);
     for (const auto& each : by_site_) tallies.push_back(&each);
   }
-  const Symbols symbols = loaded_symbols();
   std::map<std::pair<std::string, TransferDirection>, TransferSite> found;
   for (const auto* const each : tallies) {
     const auto& [key, tally] = *each;
     const auto& [stack, kind] = key;
     if (tally.is_empty()) continue;  // under way, or it failed
-    const std::string where = call_site(stack, symbols);
+    const std::string where = call_site(stack);
     TransferSite& site =
         found.try_emplace({where, kind}, TransferSite{where, kind, 0, 0, 0}).first->second;
     site.copies += tally.copies;

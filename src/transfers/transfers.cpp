@@ -7,15 +7,15 @@
 #include <c10/util/SmallVector.h>
 #include <torch/library.h>
 #include <use_gpu/errors.hpp>
-#include <use_gpu/log.hpp>
 
 #include <algorithm>
 #include <array>
 #include <optional>
 #include <utility>
 
-#include "messages/tensor_summary.hpp"
-#include "transfers/dispatch_scope.hpp"
+#include "core/dispatch_scope.hpp"
+#include "core/messages/log_message.hpp"
+#include "core/messages/tensor_summary.hpp"
 #include "transfers/transfer_counts.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {
@@ -50,7 +50,8 @@ c10::SmallVector<detail::TransferTally*, 4> transfer(TransferDirection kind,
   const auto wanted = state.policy[index];
   if (wanted == OnTransfer::forbid)
     throw TransferForbidden("Forbidden by a TransferGuard: " + describe());
-  if (wanted == OnTransfer::log) log_message(LogLevel::warning, "Implicit transfer: " + describe());
+  if (wanted == OnTransfer::log)
+    detail::log_message(LogLevel::warning, "Implicit transfer: " + describe());
   c10::SmallVector<detail::TransferTally*, 4> tallies;  // found before it happens: it takes memory
   std::optional<detail::CallStack> stack;
   for (auto* const ledger : state.ledgers) {
@@ -214,11 +215,5 @@ TransferGuard::TransferGuard(TransferPolicy policy)
     : scope_(scope_with({detail::Policy{policy.host_to_device, policy.device_to_host,
                                         policy.device_to_device}})) {}
 TransferGuard::~TransferGuard() = default;
-
-AllowTransfers::AllowTransfers() {
-  // Without a guard there is nothing to allow.
-  if (detail::DispatchState::current().guards()) scope_ = scope_with({detail::Policy()});
-}
-AllowTransfers::~AllowTransfers() = default;
 
 }  // namespace use_gpu

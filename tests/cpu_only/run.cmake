@@ -43,8 +43,8 @@ set(nouns "device|diagnosis|metric_log|parameters|transfers")
 configure(newer 1)
 write_version("${version}")
 configure(build 0)
-run(${CMAKE_COMMAND} --build "${work}/build" --target 03_num_gpus use_gpu_communicator
-    device_tests diagnosis_tests nouns_tests transfers_tests)
+run(${CMAKE_COMMAND} --build "${work}/build" --target 03_num_gpus core_tests
+    training_tests transfers_tests)
 run(${CMAKE_CTEST_COMMAND} --test-dir "${work}/build" --no-tests=error -R "^(${nouns}).0_gpus")
 run("${work}/build/examples/03_num_gpus")
 if(NOT output MATCHES "built for CUDA, but libtorch_cuda.so is not loaded")  # as this libtorch_cpu says

@@ -17,6 +17,7 @@
 #include <use_gpu/metric_log.hpp>
 #include <use_gpu/network.hpp>
 #include <use_gpu/parallel.hpp>
+#include <use_gpu/parameter_file.hpp>
 #include <use_gpu/parameters.hpp>
 #include <use_gpu/replicas.hpp>
 #include <use_gpu/tensor.hpp>

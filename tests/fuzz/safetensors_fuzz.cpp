@@ -11,7 +11,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "tensor_files/safetensors.hpp"
+#include "files/safetensors.hpp"
 
 namespace {
 

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+//
+// The steps of DistributedDataParallel (distributed_data_parallel.hpp) that are the same for all
+// networks. Nothing to call.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <use_gpu/communicator.hpp>
+#include <use_gpu/export.hpp>
+#include <use_gpu/module_ref.hpp>
+
+#include <memory>
+#include <vector>
+
+namespace USE_GPU_EXPORT use_gpu {
+
+struct DistributedOptions;
+
+namespace detail {
+
+/// The tensors of an output, and whether there is something else in it that could hold some.
+struct OutputTensors {
+  at::Tensor operator()(const at::Tensor& x) { return all.emplace_back(x); }
+  template <class T>
+  T operator()(const T& x) {
+    has_unknown = true;
+    return x;
+  }
+  std::vector<at::Tensor> all = {};
+  bool has_unknown = false;
+};
+
+/// What DistributedDataParallel does, for networks of any type.
+class DistributedSteps {
+ public:
+  DistributedSteps(ModuleRef net, Communicator& group, const DistributedOptions& options);
+  ~DistributedSteps();
+  DistributedSteps(const DistributedSteps&) = delete;
+  DistributedSteps& operator=(const DistributedSteps&) = delete;
+
+  void before_forward();
+  /// So that no rank waits for this one's gradients.
+  void forward_failed() noexcept;
+  /// Takes the tensors of the output where it needs them, and gives those to return instead.
+  /// `are_all`: the output has nothing else that could hold a tensor.
+  std::vector<at::Tensor> after_forward(const std::vector<at::Tensor>& outputs,
+                                        bool are_all = true);
+  [[nodiscard]] bool needs_outputs() const;
+  /// Returns the previous value.
+  bool set_exchanging(bool exchanges);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace detail
+
+}  // namespace use_gpu

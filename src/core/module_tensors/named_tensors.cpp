@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+#include "core/module_tensors/named_tensors.hpp"
+
+#include <ATen/ops/empty_like.h>
+#include <c10/core/InferenceMode.h>
+#include <torch/nn/module.h>
+
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "core/copies/bulk_copy.hpp"
+#include "core/copies/each_copy.hpp"
+#include "core/messages/log_message.hpp"
+#include "core/module_tensors/parameter_differences.hpp"
+
+namespace use_gpu::detail {
+
+NamedTensors named_tensors_of(const torch::nn::Module& net) {
+  NamedTensors all;
+  Differences differences;
+  for (const auto& tensors : {net.named_parameters(), net.named_buffers()}) {
+    for (const auto& x : tensors) {
+      if (x.value().defined() && !all.emplace(x.key(), x.value()).second)
+        differences.push_back(x.key() + " is a parameter and a buffer");
+    }
+  }
+  throw_if_any(
+      "The network has one name for two tensors, of which a file or a set of values can hold "
+      "one; register them under different names",
+      std::move(differences));
+  return all;
+}
+
+NamedTensors trainable_parameters_of(const torch::nn::Module& net) {
+  NamedTensors all;
+  for (const auto& x : net.named_parameters()) {
+    if (x.value().requires_grad()) all.emplace(x.key(), x.value());
+  }
+  return all;
+}
+
+std::vector<std::string> distinct_names(const NamedTensors& all) {
+  std::unordered_set<at::TensorImpl*> seen;
+  std::vector<std::string> names;
+  for (const auto& [name, x] : all) {
+    if (x.defined() && seen.insert(x.unsafeGetTensorImpl()).second) names.push_back(name);
+  }
+  return names;
+}
+
+std::vector<at::Tensor> distinct_tensors(const NamedTensors& all) {
+  std::vector<at::Tensor> tensors;
+  for (const auto& name : distinct_names(all)) tensors.push_back(all.at(name));
+  return tensors;
+}
+
+NamedTensors on_host(const NamedTensors& all, const std::string& function, bool may_share) {
+  Differences differences;
+  for (const auto& [name, x] : all) {
+    const auto trouble = trouble_with(x);
+    if (!trouble.empty()) differences.push_back(name + " is " + trouble);
+  }
+  throw_if_any(function + ": there are tensors whose values cannot be read",
+               std::move(differences));
+  std::unordered_map<at::TensorImpl*, at::Tensor> host_of;
+  Pairs copies;
+  for (const auto& x : distinct_tensors(all)) {
+    auto& host = host_of[x.unsafeGetTensorImpl()];
+    if (x.is_cpu() && may_share) {
+      host = x.resolve_conj().resolve_neg();
+    } else {
+      host = at::empty_like(x, x.options().device(at::kCPU));
+      copies.add(x, host);
+    }
+  }
+  bulk_copy(copies.values, copies.targets);
+  for (auto& [x, host] : host_of) host = host.contiguous();
+  NamedTensors values;
+  for (const auto& [name, x] : all) values.emplace(name, host_of.at(x.unsafeGetTensorImpl()));
+  return values;
+}
+
+at::Tensor empty_on(c10::Device device, const at::Tensor& x, at::ScalarType dtype) {
+  const c10::InferenceMode as_x(x.is_inference());
+  return at::empty_like(x, x.options().device(device).dtype(dtype));
+}
+
+std::vector<at::Tensor> data_on(c10::Device device, at::TensorList tensors,
+                                std::optional<at::ScalarType> dtype) {
+  std::vector<at::Tensor> data;
+  Pairs copies;
+  for (const auto& x : tensors) {
+    const auto new_dtype = dtype && x.is_floating_point() ? *dtype : x.scalar_type();
+    if (trouble_with(x).empty()) {
+      copies.add(x, data.emplace_back(empty_on(device, x, new_dtype)));
+    } else {  // sparse ones, as LibTorch moves them
+      const c10::InferenceMode as_x(x.is_inference());
+      data.push_back(x.detach().to(device, new_dtype));
+    }
+  }
+  bulk_copy(copies.values, copies.targets);
+  return data;
+}
+
+void swap_data(at::TensorList tensors, at::TensorList data, const std::function<void()>& rest) {
+  std::vector<at::Tensor> before;
+  for (const auto& x : tensors) before.push_back(x.detach());
+  try {
+    for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].set_data(data[i]);
+    rest();
+  } catch (...) {
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      try {
+        tensors[i].set_data(before[i]);
+      } catch (const std::exception& error) {  // possibly out of memory: build no text
+        log_message(LogLevel::error,
+                    "a failed move to another device could not be undone, because:");
+        log_message(LogLevel::error, error.what());
+      }
+    }
+    throw;
+  }
+}
+
+}  // namespace use_gpu::detail

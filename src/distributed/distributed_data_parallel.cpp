@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: MIT
+//
+// What Python's DistributedDataParallel does around c10d::Reducer, in the same order.
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/nn/module.h>
+#include <torch/csrc/distributed/c10d/comm.hpp>
+#include <torch/csrc/distributed/c10d/logger.hpp>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+#include <use_gpu/allow_transfers.hpp>
+#include <use_gpu/default_device.hpp>
+#include <use_gpu/device.hpp>
+#include <use_gpu/distributed_data_parallel.hpp>
+#include <use_gpu/errors.hpp>
+#include <use_gpu/tensor.hpp>
+
+#include <exception>
+#include <sstream>
+#include <string>
+#include <tuple>
+
+#include "core/messages/error_text.hpp"
+#include "core/messages/tensor_summary.hpp"
+#include "core/module_tensors/named_tensors.hpp"
+#include "distributed/group_state.hpp"
+#include "distributed/reducer.hpp"
+#include "distributed/wire_tensor.hpp"
+
+namespace USE_GPU_EXPORT use_gpu {
+namespace {
+
+constexpr const char* k_name = "DistributedDataParallel";
+
+// All that the ranks must have in common beside what broadcast_parameters compares.
+std::string description(const detail::Trained& trained) {
+  std::ostringstream text;
+  for (std::size_t i = 0; i < trained.names.size(); ++i) {
+    const auto& x = trained.parameters[i];
+    text << trained.names[i] << '\0' << detail::dtype_and_shape(x) << " with strides "
+         << x.strides() << (trained.have_sparse_gradients[i] ? " and a sparse gradient" : "")
+         << '\0';
+  }
+  return text.str();
+}
+
+// Outputs that the loss does not use have no gradient, but the parameters behind them are still told
+// of it, so that Reducer hears of each.
+struct Outputs : torch::autograd::Function<Outputs> {
+  static std::vector<at::Tensor> forward(torch::autograd::AutogradContext* context,
+                                         at::TensorList outputs) {
+    context->set_materialize_grads(false);
+    std::vector<at::Tensor> copies;
+    for (const auto& x : outputs) copies.push_back(x.clone());
+    return copies;
+  }
+  static std::vector<at::Tensor> backward(torch::autograd::AutogradContext*,
+                                          std::vector<at::Tensor> gradients) {
+    return gradients;
+  }
+};
+
+}  // namespace
+
+struct detail::DistributedSteps::State {
+  GroupState& group;
+  DistributedOptions options;
+  detail::Trained trained = {};
+  std::vector<at::Tensor> buffers = {};
+  // What the parameters were when it began.
+  std::vector<std::tuple<c10::Device, at::ScalarType, std::vector<std::int64_t>>> placed = {};
+  bool exchanges = true, must_copy_buffers = true;
+  c10::intrusive_ptr<c10d::ProcessGroup> processes = {};
+  std::shared_ptr<c10d::Reducer> reducer = {};  // none in a group of one
+  std::shared_ptr<c10d::Logger> logger = {};    // which Reducer calls without asking
+
+  // A rank that throws must not leave the others waiting for its gradients.
+  [[noreturn]] void refuse(const std::string& why, const std::string& remedy,
+                           std::vector<std::string> names) {
+    group.leave(std::string(k_name) + ": rank " + std::to_string(group.rank) + ": " + why);
+    throw ParameterError(std::string(k_name) + ": " + why + remedy, std::move(names));
+  }
+
+  // Makes the Reducer, which sends nothing yet.
+  void take(const torch::nn::Module& net) {
+    const std::string start = std::string(k_name) + ": ";
+    trained = detail::trained_parameters_of(net);
+    if (trained.names.empty())
+      throw ArgumentError(start + "the network has no parameter that requires a gradient.");
+    for (std::size_t i = 0; i < trained.names.size(); ++i) {
+      const auto& x = trained.parameters[i];
+      const auto& name = trained.names[i];
+      if (!same_device(x.device(), group.device)) {
+        throw DeviceMismatch(start + name + " is " + describe(x) + ", and the group is on " +
+                             group.device.str() + ". Place the network on group.device() first.");
+      }
+      const auto trouble = trained.have_sparse_gradients[i] && group.nccl
+                               ? "has a sparse gradient, which NCCL cannot send"
+                               : detail::why_not_sent(x, ReduceOp::mean);
+      if (!trouble.empty()) throw ParameterError(start + name + ' ' + trouble, {name});
+      placed.emplace_back(x.device(), x.scalar_type(), x.sizes().vec());
+    }
+    static_cast<void>(detail::named_tensors_of(net));  // each name of one tensor
+    detail::NamedTensors named;
+    for (const auto& x : net.named_buffers()) named.emplace(x.key(), x.value());
+    buffers = detail::distinct_tensors(named);
+    if (group.size() == 1) return;
+    processes = detail::reducer_processes(group);
+    reducer = detail::make_reducer(trained, options, group, processes);
+    logger = std::make_shared<c10d::Logger>(reducer);
+    reducer->set_logger(logger);
+  }
+
+  void check_place() {
+    for (std::size_t i = 0; i < placed.size(); ++i) {
+      const auto& x = trained.parameters[i];
+      const auto& [device, dtype, sizes] = placed[i];
+      if (x.device() == device && x.scalar_type() == dtype && x.sizes() == sizes) continue;
+      refuse(trained.names[i] + " is now " + describe(x) + ", and was of another dtype, shape or " +
+                 "device (" + device.str() + ") when this was made",
+             ". Place the network first, and make a new one then.", {trained.names[i]});
+    }
+  }
+
+  // Reducer tells in the next step which parameters had no gradient: the places of the first 100.
+  void rebuild_buckets() try { reducer->rebuild_buckets(); } catch (const std::exception& error) {
+    const std::string text = error.what();
+    const auto mark = text.rfind("did not receive grad for rank");
+    std::vector<std::string> unused;
+    if (mark != text.npos) {
+      std::istringstream places(text.substr(text.find(':', mark) + 1));
+      for (std::size_t i = 0; places >> i && i < trained.names.size();)
+        unused.push_back(trained.names[i]);
+    }
+    if (unused.empty()) {
+      if (group.failure.empty()) group.leave(group.failure_text(k_name, error_cause(error)));
+      throw;
+    }
+    constexpr std::size_t k_told = 100;
+    refuse(std::to_string(unused.size()) + (unused.size() == k_told ? " or more of " : " of ") +
+               std::to_string(trained.names.size()) +
+               " parameters had no gradient in the last step: " + unused.front() +
+               (unused.size() > 1 ? ", ..." : ""),
+           ". The other ranks may wait for them. If that is meant, set find_unused_parameters.",
+           unused);
+  }
+};
+
+detail::DistributedSteps::DistributedSteps(ModuleRef net, Communicator& group,
+                                           const DistributedOptions& options)
+    : state_(new State{*group.state_, options}) {
+  auto& s = *state_;
+  const DefaultDeviceGuard on_host(cpu());  // where Reducer writes what it allocates
+  const c10::InferenceMode no_inference_mode(false);
+  std::string facts;
+  std::exception_ptr own;  // thrown when the others have been told
+  try {
+    s.take(net.get());
+    facts = description(s.trained);
+  } catch (...) {
+    own = std::current_exception();
+  }
+  const auto choice = "bucket_bytes " +
+                      (options.bucket_bytes ? std::to_string(*options.bucket_bytes) : "unset") +
+                      (options.find_unused_parameters ? ", find_unused_parameters" : "") +
+                      (options.broadcast_buffers ? ", broadcast_buffers" : "");
+  const auto found = s.group.compare_calls(k_name, std::string(k_name) + " with " + choice, facts,
+                                           {}, /*refuses=*/own != nullptr);
+  if (own) std::rethrow_exception(own);
+  if (found.refusing_rank >= 0) {
+    throw ParameterError(std::string(k_name) + ": rank " + std::to_string(found.refusing_rank) +
+                         " cannot take part; its own error says why.");
+  }
+  if (!found.same_network) {
+    s.group.throw_differences(
+        k_name,
+        "the ranks' networks differ in the names, order, shapes, dtypes or "
+        "strides of the parameters that require a gradient (build the same on "
+        "every rank)",
+        facts);
+  }
+  broadcast_parameters(net, group);
+}
+
+detail::DistributedSteps::~DistributedSteps() = default;
+
+bool detail::DistributedSteps::needs_outputs() const {
+  return state_->reducer && state_->options.find_unused_parameters && at::GradMode::is_enabled();
+}
+
+bool detail::DistributedSteps::set_exchanging(bool exchanges) {
+  return std::exchange(state_->exchanges, exchanges);
+}
+
+void detail::DistributedSteps::before_forward() {
+  auto& s = *state_;
+  if (!s.reducer) return;
+  const AllowTransfers certain;
+  const DefaultDeviceGuard on_host(cpu());
+  s.group.throw_if_lost(k_name);
+  s.check_place();
+  if (at::GradMode::is_enabled()) {
+    if (s.exchanges) s.reducer->prepare_for_forward();
+    s.rebuild_buckets();
+  }
+  if (s.must_copy_buffers && s.options.broadcast_buffers && !s.buffers.empty()) {
+    constexpr std::size_t k_together = 250UL << 20;  // as Python
+    const at::NoGradGuard no_grad;
+    c10d::broadcast_coalesced(s.processes, s.buffers, k_together);
+  }
+}
+
+void detail::DistributedSteps::forward_failed() noexcept {
+  auto& s = *state_;
+  if (!s.reducer || !s.exchanges || !at::GradMode::is_enabled() || !s.group.failure.empty()) return;
+  s.group.leave(std::string(k_name) + ": forward() failed on rank " + std::to_string(s.group.rank));
+}
+
+std::vector<at::Tensor> detail::DistributedSteps::after_forward(
+    const std::vector<at::Tensor>& outputs, bool are_all) {
+  auto& s = *state_;
+  if (!s.reducer) return outputs;
+  if (needs_outputs() && (outputs.empty() || !are_all)) {
+    throw ArgumentError(
+        std::string(k_name) + ": forward() returned " +
+        (are_all ? "no tensor" : "a type that is not known") +
+        ", so find_unused_parameters cannot see what was used. Return tensors in types "
+        "that batch.hpp lists.");
+  }
+  s.must_copy_buffers = at::GradMode::is_enabled() && s.exchanges;
+  if (s.must_copy_buffers) s.reducer->prepare_for_backward(outputs);
+  auto replaced = outputs;
+  std::vector<at::Tensor> recorded;
+  for (const auto& x : outputs) {
+    if (x.grad_fn()) recorded.push_back(x);
+  }
+  if (recorded.empty()) return replaced;
+  recorded = Outputs::apply(at::TensorList(recorded));
+  auto next = recorded.begin();
+  for (auto& x : replaced) {
+    if (x.grad_fn()) x = *next++;
+  }
+  return replaced;
+}
+
+}  // namespace use_gpu

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT
+#include "distributed/reducer.hpp"
+
+#include <ATen/ScalarOps.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/csrc/distributed/c10d/comm.hpp>
+#include <use_gpu/allow_transfers.hpp>
+
+#include <algorithm>
+#include <exception>
+#include <limits>
+#include <map>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "distributed/nccl_backend_cuda.hpp"
+
+namespace use_gpu::detail {
+namespace {
+
+constexpr const char* k_operation = "DistributedDataParallel";
+
+// A work of Gloo's that is waited for as the group's own calls are.
+class LimitedWork final : public c10d::Work {
+ public:
+  LimitedWork(c10::intrusive_ptr<c10d::Work> work, GroupState& group)
+      : Work(group.rank), work_(std::move(work)), group_(group) {}
+
+  bool wait(std::chrono::milliseconds) override {
+    group_.finish(k_operation, work_, /*on_nccl=*/false);
+    return true;
+  }
+
+ private:
+  c10::intrusive_ptr<c10d::Work> work_;
+  GroupState& group_;
+};
+
+class LimitedGloo final : public c10d::Backend {
+ public:
+  explicit LimitedGloo(GroupState& group) : Backend(group.rank, group.size()), group_(group) {}
+  [[nodiscard]] const std::string getBackendName() const override { return "gloo"; }
+  c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& x,
+                                           const c10d::AllreduceOptions& options) override {
+    return start([&](c10d::Backend& gloo) { return gloo.allreduce(x, options); });
+  }
+  c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>& x,
+                                           const c10d::BroadcastOptions& options) override {
+    std::vector<at::Tensor> bytes{x.at(0).view(at::kByte)};  // Gloo has few dtypes
+    return start([&](c10d::Backend& gloo) { return gloo.broadcast(bytes, options); });
+  }
+
+ private:
+  template <class Call>
+  c10::intrusive_ptr<c10d::Work> start(const Call& call) try {
+    const AllowTransfers certain;  // Gloo takes a GPU's tensors through host memory
+    group_.throw_if_lost(k_operation);
+    return c10::make_intrusive<LimitedWork>(call(*group_.gloo), group_);
+  } catch (const std::exception& error) {
+    if (group_.failure.empty()) group_.lose(k_operation, error);
+    throw;
+  }
+
+  GroupState& group_;
+};
+
+// Averages Reducer's buckets by Gloo to the same bits as Reducer itself, which would wait without a
+// time-out. Of each bucket, by its index: what is under way, and its values.
+class GlooAverages final : public c10d::CommHookInterface {
+ public:
+  explicit GlooAverages(GroupState& group) : gloo_(c10::make_intrusive<LimitedGloo>(group)) {}
+
+  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
+    auto& values = bucket.getBufferRef();
+    // As Reducer: mul_(number) would round it to bfloat16 first.
+    const double size = gloo_->getSize();
+    values.is_sparse() ? values.div_(size)
+                       : values.mul_(at::native::wrapped_scalar_tensor(1 / size));
+    std::vector<at::Tensor> tensors{values};
+    const auto index = static_cast<std::int64_t>(bucket.getIndex());
+    started_[index] = {gloo_->allreduce(tensors, {}), values};
+    auto future = c10::make_intrusive<c10::ivalue::Future>(c10::IntType::get());
+    future->markCompleted(index);  // the wait is in parseHookResult, in the backward pass's thread
+    return future;
+  }
+
+  at::Tensor parseHookResult(const c10::IValue& index) override {
+    const auto [work, values] = started_.extract(index.toInt()).mapped();
+    work->wait();
+    return values;
+  }
+
+ private:
+  c10::intrusive_ptr<LimitedGloo> gloo_;
+  std::map<std::int64_t, std::pair<c10::intrusive_ptr<c10d::Work>, at::Tensor>> started_;
+};
+
+}  // namespace
+
+c10::intrusive_ptr<c10d::ProcessGroup> reducer_processes(GroupState& group) {
+  using Type = c10d::ProcessGroup::BackendType;
+  auto processes = c10::make_intrusive<c10d::ProcessGroup>(group.rank, group.size());
+  const Backend gloo = c10::make_intrusive<LimitedGloo>(group);
+  processes->setBackend(c10::kCPU, Type::GLOO, gloo);
+  if (group.nccl) {
+    processes->setBackend(c10::kCUDA, Type::NCCL, watched(group.nccl));
+  } else if (!group.device.is_cpu()) {
+    processes->setBackend(group.device.type(), Type::GLOO, gloo);
+  }
+  processes->setDefaultBackend(group.nccl ? Type::NCCL : Type::GLOO);
+  return processes;
+}
+
+Trained trained_parameters_of(const torch::nn::Module& net) {
+  std::set<const at::TensorImpl*> sparse, seen;
+  net.apply([&](const torch::nn::Module& module) {
+    const auto* embedding = module.as<torch::nn::EmbeddingImpl>();
+    const auto* bag = module.as<torch::nn::EmbeddingBagImpl>();
+    if (embedding && embedding->options.sparse())
+      sparse.insert(embedding->weight.unsafeGetTensorImpl());
+    if (bag && bag->options.sparse()) sparse.insert(bag->weight.unsafeGetTensorImpl());
+  });
+  Trained trained;
+  for (const auto& p : net.named_parameters()) {
+    const auto& x = p.value();
+    if (!x.requires_grad() || !seen.insert(x.unsafeGetTensorImpl()).second) continue;
+    trained.names.push_back(p.key());
+    trained.parameters.push_back(x);
+    trained.have_sparse_gradients.push_back(sparse.contains(x.unsafeGetTensorImpl()));
+  }
+  return trained;
+}
+
+std::shared_ptr<c10d::Reducer> make_reducer(const Trained& trained,
+                                            const DistributedOptions& options, GroupState& group,
+                                            c10::intrusive_ptr<c10d::ProcessGroup> processes) {
+  const auto cap = static_cast<std::size_t>(
+      options.bucket_bytes.value_or(static_cast<std::uint64_t>(c10d::kDefaultBucketBytesCap)));
+  const auto first =
+      options.bucket_bytes ? cap : static_cast<std::size_t>(c10d::kDefaultFirstBucketBytes);
+  // Where buckets are made anew after the first step, in the order of its gradients, one will do.
+  const auto sizes = options.find_unused_parameters
+                         ? std::vector{first, cap}
+                         : std::vector{std::numeric_limits<std::size_t>::max()};
+  auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(trained.parameters, sizes,
+                                                                   trained.have_sparse_gradients);
+  std::ranges::reverse(buckets);  // the last parameters' gradients come first
+  std::unordered_map<std::size_t, std::string> names;
+  for (std::size_t i = 0; i < trained.names.size(); ++i) names[i] = trained.names[i];
+  auto reducer = std::make_shared<c10d::Reducer>(
+      trained.parameters, std::move(buckets), std::move(processes), trained.have_sparse_gradients,
+      static_cast<std::int64_t>(cap), options.find_unused_parameters,
+      /*gradient_as_bucket_view=*/false, std::move(names), static_cast<std::int64_t>(first),
+      /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
+      std::vector<std::int64_t>());
+  if (!group.nccl) reducer->register_comm_hook(std::make_unique<GlooAverages>(group));
+  return reducer;
+}
+
+}  // namespace use_gpu::detail

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: MIT
+//
+// A store may outlive a group: torchrun keeps its own across restarts, and the restart count does
+// not identify a group, because each machine's torchrun has its own. So rank 0 names each group
+// anew. Under that name the ranks store their entries, and rank 0 the list of all. A rank that
+// finds a name or a list from before a restart sees that the list has not its mark, and looks for a
+// newer name.
+#include "distributed/rendezvous.hpp"
+
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <use_gpu/communicator.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <system_error>
+#include <thread>
+
+#include "core/messages/error_text.hpp"
+#include "distributed/own_thread.hpp"
+#include "gpu_info/message.hpp"
+
+namespace use_gpu::detail {
+
+// How a peer is written as JSON.
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Peer, rank, size, address, gpu, needs_own_gpu, mark)
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using nlohmann::json;
+using Peers = std::vector<Peer>;
+using Store = c10::intrusive_ptr<c10d::Store>;
+
+constexpr std::chrono::milliseconds k_pause(10);  // between two polls
+constexpr auto k_newest_name = "use_gpu/group";
+constexpr auto k_list = "list";
+
+// CommunicatorError with this rank, the endpoint and the cause.
+[[noreturn]] void throw_not_joined(const LaunchEnvironment& launch, const std::string& cause) {
+  const bool is_ipv6 = launch.address.find(':') != std::string::npos;
+  const auto host = is_ipv6 ? '[' + launch.address + ']' : launch.address;
+  throw CommunicatorError("Communicator::join: rank " + std::to_string(launch.rank) + " of " +
+                          std::to_string(launch.size) + " at " + host + ':' +
+                          std::to_string(launch.port) + ": " + cause);
+}
+
+// A socket for the first address of MASTER_ADDR for which `use`, bind or connect, returns 0. If
+// there is none, throws the last error as std::system_error.
+int socket_for(const LaunchEnvironment& launch, int type,
+               int (*use)(int socket, const sockaddr* address, socklen_t size)) {
+  addrinfo hints{};
+  hints.ai_socktype = type;
+  addrinfo* found = nullptr;
+  const int unresolved =
+      ::getaddrinfo(launch.address.c_str(), std::to_string(launch.port).c_str(), &hints, &found);
+  if (unresolved != 0) {
+    throw_not_joined(launch, "MASTER_ADDR " + in_quotes(launch.address) + " does not resolve (" +
+                                 ::gai_strerror(unresolved) + ").");
+  }
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, ::freeaddrinfo);
+  int error = 0;
+  for (const auto* a = found; a != nullptr; a = a->ai_next) {
+    const int socket = ::socket(a->ai_family, type | SOCK_CLOEXEC, 0);
+    const int reuse = 1;  // a port that a server left a moment ago
+    if (socket >= 0 && ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof(reuse)) == 0 &&
+        use(socket, a->ai_addr, a->ai_addrlen) == 0)
+      return socket;
+    error = errno;
+    if (socket >= 0) ::close(socket);
+  }
+  throw std::system_error(error, std::generic_category());
+}
+
+// A socket on which LibTorch will listen.
+int serving_socket(const LaunchEnvironment& launch) try {
+  return socket_for(launch, SOCK_STREAM, ::bind);
+} catch (const std::system_error& error) {
+  if (error.code() == std::errc::address_in_use) {
+    throw_not_joined(launch,
+                     "the port is taken by another program, so rank 0 cannot serve the group "
+                     "there. Choose another MASTER_PORT.");
+  }
+  throw_not_joined(launch, "rank 0 cannot listen there (" + error.code().message() +
+                               "). MASTER_ADDR has to be an address of the machine of rank 0.");
+}
+
+void wait_for_server(const LaunchEnvironment& launch, Clock::time_point deadline) {
+  for (;; std::this_thread::sleep_for(k_pause)) {
+    try {
+      ::close(socket_for(launch, SOCK_STREAM, ::connect));
+      return;
+    } catch (const std::system_error&) {
+      if (Clock::now() > deadline) throw;
+    }
+  }
+}
+
+// The address of this machine from which MASTER_ADDR is reached: loopback for loopback.
+std::string local_address(const LaunchEnvironment& launch) {
+  // Connecting a datagram socket sends nothing; it asks the system for the route.
+  const int socket = socket_for(launch, SOCK_DGRAM, ::connect);
+  sockaddr_storage local{};
+  auto* const address = reinterpret_cast<sockaddr*>(&local);
+  socklen_t size = sizeof(local);
+  ::getsockname(socket, address, &size);
+  ::close(socket);
+  std::array<char, NI_MAXHOST> text{};
+  ::getnameinfo(address, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
+  return text.data();
+}
+
+// Rank 0 serves the store, if torchrun does not, at MASTER_ADDR alone: LibTorch's own socket would
+// listen on every interface. The others wait for its server: LibTorch would wait too, but print a
+// page per failed attempt.
+Store open_store(const LaunchEnvironment& launch, std::chrono::milliseconds timeout) {
+  c10d::TCPStoreOptions options{
+      .port = launch.port, .isServer = launch.serves(), .waitWorkers = false, .timeout = timeout};
+  if (launch.serves()) {
+    options.masterListenFd = serving_socket(launch);
+  } else {
+    wait_for_server(launch, Clock::now() + timeout);
+  }
+  return c10::make_intrusive<c10d::TCPStore>(launch.address, options);
+}
+
+std::string ranks_of(const Peers& peers) {
+  std::vector<int> ranks;
+  for (const auto& peer : peers) ranks.push_back(peer.rank);
+  return number_ranges(ranks);
+}
+
+bool has_mark_of(const Peers& peers, const Peer& self) {
+  return std::ranges::find(peers, self.mark, &Peer::mark) != peers.end();
+}
+
+// Why those who have come are no group of this process; empty if they are one.
+std::string why_no_group(const Peers& came, const Peer& self) {
+  const auto& first = came.front();
+  if (first.rank != 0)
+    return "rank 0 has not joined in time. Was it started, with this MASTER_ADDR and MASTER_PORT?";
+  for (const auto& peer : came) {
+    if (peer.size == first.size) continue;
+    return "rank " + std::to_string(peer.rank) + " was started with WORLD_SIZE " +
+           std::to_string(peer.size) + ", rank 0 with " + std::to_string(first.size) +
+           ". Start all with the same.";
+  }
+  if (came.size() < static_cast<std::size_t>(first.size)) {
+    return "only these ranks joined in time: " + ranks_of(came) +
+           ". Were all started, with this MASTER_ADDR, MASTER_PORT and WORLD_SIZE?";
+  }
+  if (!has_mark_of(came, self)) {
+    return "another process has the same rank. Each process needs its own RANK, and each group its "
+           "own MASTER_PORT.";
+  }
+  for (const auto& peer : came) {
+    Peers sharing;
+    std::ranges::copy_if(came, std::back_inserter(sharing), [&](const Peer& other) {
+      return other.address == peer.address && other.gpu == peer.gpu;
+    });
+    if (!peer.needs_own_gpu || sharing.size() == 1) continue;
+    return "ranks " + ranks_of(sharing) +
+           " all see only the same GPU. Start one process for each GPU (torchrun "
+           "--nproc-per-node), or hide the GPUs from all (CUDA_VISIBLE_DEVICES=).";
+  }
+  return {};
+}
+
+// The keys of the group of that name, which have this rank's entry now.
+Store enter(const std::string& name, const Peer& self, const Store& store) {
+  auto group = c10::make_intrusive<c10d::PrefixStore>(name, store);
+  group->set(std::to_string(self.rank), json(self).dump());
+  return group;
+}
+
+// The entries of those who have come.
+Peers who_came(c10d::Store& group, int size) {
+  Peers peers;
+  for (int rank = 0; rank < size; ++rank) {
+    const auto entry = std::to_string(rank);
+    if (group.check({entry})) peers.push_back(json::parse(group.get_to_str(entry)));
+  }
+  return peers;
+}
+
+// What rank 0 does. The peers are all, or those who have come until the deadline.
+Rendezvous lead(const Peer& self, Clock::time_point deadline, const Store& store) {
+  const auto name = "use_gpu/" + self.mark;
+  const auto group = enter(name, self, store);
+  store->set(k_newest_name, name);
+  for (int rank = 1; rank < self.size; ++rank) {
+    while (!group->check({std::to_string(rank)}) && Clock::now() < deadline)
+      std::this_thread::sleep_for(k_pause);
+  }
+  auto peers = who_came(*group, self.size);
+  group->set(k_list, json(peers).dump());
+  return {group, std::move(peers)};
+}
+
+// What the others do; as above, or a list without this process.
+Rendezvous follow(const Peer& self, Clock::time_point deadline, const Store& store) {
+  std::string name;
+  Store group;
+  Peers peers = {self};
+  for (; Clock::now() < deadline; std::this_thread::sleep_for(k_pause)) {
+    if (!store->check({k_newest_name})) continue;
+    if (const auto newest = store->get_to_str(k_newest_name); newest != name) {
+      name = newest;
+      group = enter(name, self, store);
+    }
+    if (!group->check({k_list})) continue;
+    peers = json::parse(group->get_to_str(k_list)).get<Peers>();
+    if (has_mark_of(peers, self)) return {group, std::move(peers)};
+  }
+  if (group && !group->check({k_list})) peers = who_came(*group, self.size);
+  return {group, std::move(peers)};
+}
+
+Rendezvous meet_now(const LaunchEnvironment& launch, const std::string& gpu, bool needs_own_gpu,
+                    std::chrono::milliseconds timeout) try {
+  const auto deadline = Clock::now() + timeout;
+  std::random_device random;
+  const auto mark = std::to_string(random()) + '-' + std::to_string(random());
+  const Peer self{launch.rank, launch.size, local_address(launch), gpu, needs_own_gpu, mark};
+  const auto store = open_store(launch, timeout);
+  auto [group, peers] = (self.rank == 0 ? lead : follow)(self, deadline, store);
+  if (const auto why = why_no_group(peers, self); !why.empty()) {
+    if (launch.serves()) std::this_thread::sleep_for(100 * k_pause);  // the others read the list
+    throw_not_joined(launch, why);
+  }
+  return {c10::make_intrusive<c10d::PrefixStore>("c10d", group), std::move(peers)};
+} catch (const CommunicatorError&) {
+  throw;
+} catch (const std::exception& error) {
+  throw_not_joined(launch, "no group can be reached there: " + error_cause(error) + "; " +
+                               (launch.agent_serves ? "torchrun" : "rank 0") +
+                               " is not running or not reachable.");
+}
+
+}  // namespace
+
+Rendezvous meet(const LaunchEnvironment& launch, const std::string& gpu, bool needs_own_gpu,
+                std::chrono::milliseconds timeout) {
+  // LibTorch's client reads without a time-out, so a program there that accepts connections and
+  // never replies, or a stopped server, would block this thread forever.
+  auto result = on_own_thread([=] { return meet_now(launch, gpu, needs_own_gpu, timeout); });
+  if (result.wait_for(timeout + std::chrono::seconds(2)) != std::future_status::ready) {
+    throw_not_joined(launch, "after " + std::to_string(timeout.count()) +
+                                 " ms the program at that port has not answered. Is it torchrun, "
+                                 "or rank 0 of this group?");
+  }
+  return result.get();
+}
+
+}  // namespace use_gpu::detail

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+#include "files/disk_file.hpp"
+
+#include <c10/util/ScopeExit.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+
+namespace use_gpu::detail {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The error of the last system call, with what it was for: "opening it: Permission denied".
+void throw_unless(bool succeeded, const char* action) {
+  if (!succeeded) throw std::system_error(errno, std::generic_category(), action);
+}
+
+void check_regular(bool is_regular) {
+  if (!is_regular) throw std::runtime_error("it is not a regular file");
+}
+
+void write_all(int fd, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const auto written = ::write(fd, bytes.data(), bytes.size());
+    throw_unless(written >= 0 || errno == EINTR, "writing it");
+    if (written > 0) bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+}
+
+}  // namespace
+
+MappedFile map_file(const fs::path& file) {
+  // O_NONBLOCK: opening a pipe must not wait for a writer.
+  const int fd = ::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  throw_unless(fd >= 0, "opening it");
+  const auto closing = c10::make_scope_exit([=] { ::close(fd); });
+  struct stat status {};
+  throw_unless(::fstat(fd, &status) == 0, "reading its size");
+  check_regular(S_ISREG(status.st_mode));
+  const auto size = static_cast<std::size_t>(status.st_size);
+  if (size == 0) return {};  // cannot be mapped
+  void* const memory = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+  throw_unless(memory != MAP_FAILED, "mapping it");
+  return {{static_cast<const std::byte*>(memory), size},
+          {memory, [size](void* mapped) { ::munmap(mapped, size); }}};
+}
+
+void write_atomically(const fs::path& file, std::span<const std::span<const std::byte>> parts) {
+  const auto old = fs::status(file);  // throws where links are a loop
+  check_regular(!fs::exists(old) || fs::is_regular_file(old));
+  auto target = file;
+  while (fs::is_symlink(target)) target = target.parent_path() / fs::read_symlink(target);
+  const auto folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
+  // A short name, so that a file with the longest possible one works too.
+  std::random_device random;
+  const auto number = std::to_string(random()) + '-' + std::to_string(random());
+  const auto temporary = folder / (".use_gpu-" + number + ".tmp");
+  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  throw_unless(fd >= 0, "creating a file in its folder");
+  // Removes nothing once it has been renamed.
+  const auto removal = c10::make_scope_exit([&] { ::unlink(temporary.c_str()); });
+  auto closing = c10::make_scope_exit([=] { ::close(fd); });
+  if (fs::exists(old)) fs::permissions(temporary, old.permissions());
+  for (const auto part : parts) write_all(fd, part);
+  // Before the rename: otherwise a power cut could leave an empty file with that name.
+  throw_unless(::fsync(fd) == 0, "flushing it to the disk");
+  closing.release();
+  throw_unless(::close(fd) == 0, "closing it");  // some file systems report write errors only here
+  throw_unless(::rename(temporary.c_str(), target.c_str()) == 0, "renaming it");
+  // Makes the rename durable.
+  const int folder_fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  throw_unless(folder_fd >= 0, "opening its folder");
+  const auto closing_folder = c10::make_scope_exit([=] { ::close(folder_fd); });
+  // EINVAL: a file system that has nothing to flush there.
+  throw_unless(::fsync(folder_fd) == 0 || errno == EINVAL, "flushing its folder to the disk");
+}
+
+}  // namespace use_gpu::detail

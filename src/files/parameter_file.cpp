@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+#include <use_gpu/parameter_file.hpp>
+
+#include <c10/core/InferenceMode.h>
+#include <use_gpu/allow_transfers.hpp>
+
+#include <algorithm>
+#include <map>
+#include <unordered_set>
+
+#include "core/copies/flat_buffers.hpp"
+#include "core/module_tensors/named_tensors.hpp"
+#include "core/module_tensors/parameter_differences.hpp"
+#include "core/module_tensors/pending_writes.hpp"
+#include "files/tensor_file_io.hpp"
+
+namespace USE_GPU_EXPORT use_gpu {
+
+namespace fs = std::filesystem;
+
+void save_parameters(ConstModuleRef net, const fs::path& file) {
+  const AllowTransfers certain;
+  const c10::InferenceMode inference;
+  const auto all = detail::named_tensors_of(net.get());
+  detail::write_tensor_file("save_parameters", detail::on_host(all, "save_parameters"), file);
+}
+
+LoadReport load_parameters(ModuleRef net, const fs::path& file, const LoadOptions& options) {
+  detail::PendingWrites pending{detail::named_tensors_of(net.get()), /*may_be_expanded=*/true};
+  const detail::TensorFileReader reader("load_parameters", file);
+  std::map<std::string, const detail::StoredTensor*> stored_as;  // by the network's names
+  for (const auto& stored : reader.tensors()) {
+    const auto name = options.rename ? options.rename(stored.name) : stored.name;
+    if (options.rename && name.empty()) continue;
+    const auto [first, is_first] = stored_as.emplace(name, &stored);
+    if (!is_first)
+      pending.refuse(first->second->name + " and " + stored.name + " are both renamed to " + name);
+  }
+  // Not around the caller's code.
+  const AllowTransfers certain;
+  const c10::InferenceMode inference;
+  LoadReport report;
+  std::unordered_set<const at::TensorImpl*> loaded;
+  for (const auto& [name, stored] : stored_as) {
+    const auto found = pending.known.find(name);
+    if (found == pending.known.end()) {
+      report.unexpected.push_back(stored->name);
+      const auto in_file = name == stored->name ? "" : " (" + stored->name + " in the file)";
+      if (!options.allow_unexpected) pending.refuse(name + in_file + " is not in the network");
+      continue;
+    }
+    const auto& target = found->second;
+    auto value = reader.value_of(*stored);
+    // Of a value that is not converted bulk_copy needs no more than its bytes.
+    const bool is_copied_as_bytes = detail::trouble_with(target).empty() &&
+                                    value.sizes() == target.sizes() &&
+                                    detail::are_alike(value, target);
+    if (!is_copied_as_bytes) value = detail::aligned(value);
+    pending.add(name, value, options.convert_dtype);
+    report.loaded.push_back(name);
+    if (value.scalar_type() != target.scalar_type()) report.converted.push_back(name);
+    loaded.insert(target.unsafeGetTensorImpl());
+  }
+  for (const auto& [name, target] : pending.known) {
+    if (loaded.contains(target.unsafeGetTensorImpl())) continue;
+    report.missing.push_back(name);
+    if (!options.allow_missing) pending.refuse(name + " is missing");
+  }
+  std::sort(report.unexpected.begin(), report.unexpected.end());
+  pending.run("load_parameters: " + file.string() +
+              " does not fit the network (build the one that was saved)");
+  return report;
+}
+
+}  // namespace use_gpu

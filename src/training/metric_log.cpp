@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: MIT
+#include <use_gpu/metric_log.hpp>
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/empty.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/core/StreamGuard.h>
+#include <use_gpu/allow_transfers.hpp>
+#include <use_gpu/errors.hpp>
+
+#include <array>
+#include <utility>
+
+#include "core/copies/flat_buffers.hpp"
+#include "core/device_check.hpp"
+#include "core/device_cuda.hpp"
+#include "core/messages/tensor_summary.hpp"
+
+namespace USE_GPU_EXPORT use_gpu {
+namespace {
+
+constexpr std::int64_t k_largest_block = std::int64_t{1} << 27;  // the two take 2 GB
+
+bool is_real_number(const at::Tensor& x) {
+  return x.defined() && x.layout() == c10::kStrided && x.numel() == 1 &&
+         x.scalar_type() != at::kFloat4_e2m1fn_x2 &&  // two numbers, which LibTorch cannot convert
+         (at::isFloatingType(x.scalar_type()) ||
+          at::isIntegralType(x.scalar_type(), /*includeBool=*/true));
+}
+
+void check(const at::Tensor& value, c10::Device device) {
+  if (!is_real_number(value)) {
+    throw ArgumentError("MetricLog::push: one real number was expected, found " +
+                        detail::summary(value) +
+                        ". Reduce it first, for example with x.mean(), or give it a value.");
+  }
+  if (value.device() != device) {
+    throw DeviceMismatch("MetricLog::push: the log is on " + device.str() + ", value is " +
+                         detail::summary(value) +
+                         ". Make the log where the values are computed: "
+                         "use_gpu::MetricLog log(value.device()).");
+  }
+}
+
+// Whether nobody else can read or write the value's memory, which is small and its allocator's own.
+bool is_unshared(const at::Tensor& x) {
+  constexpr std::size_t k_most_bytes = 512;  // LibTorch allocates no less
+  const auto& storage = x.storage();
+  const auto* const allocator = storage.allocator();
+  return x.use_count() == 1 && storage.use_count() == 1 && detail::is_dense_and_resolved(x) &&
+         storage.nbytes() <= k_most_bytes && allocator != nullptr &&
+         storage.data_ptr().get_deleter() == allocator->raw_deleter();
+}
+
+}  // namespace
+
+// Values on the device, in the order of the pushes. A full block of them is packed into one tensor and
+// copied to the host while the next one is filled. The host's memory lives as long as the log: as it
+// is freed, in a destructor, LibTorch ends the program if the device has failed.
+class detail::MetricBlocks {
+ public:
+  MetricBlocks(c10::Device device, std::int64_t size)
+      : size_(static_cast<std::size_t>(size)),
+        options_(at::device(device).dtype(device.is_mps() ? at::kFloat : at::kDouble)),
+        guard_(device.type()),
+        stream_(guard_.getStream(device)) {
+    const c10::InferenceMode written_in_any_mode(false);
+    for (auto& block : on_host_) {
+      block.numbers = at::empty({size}, options_.device(at::kCPU).pinned_memory(true));
+      block.copied.reset(new c10::Event(device.type()));
+    }
+  }
+
+  /// Keeps a number that nobody else can write to. `values` gets what has arrived on the host.
+  void push(const at::Tensor& number, std::vector<double>& values) {
+    follow_current_stream();
+    keep_for(stream_, number);
+    pending_.push_back(flat_view(number, number.scalar_type()));
+    if (pending_.size() < size_) return;
+    try {
+      send(values);
+    } catch (...) {
+      pending_.pop_back();
+      throw;
+    }
+  }
+
+  /// Numbers that are not in the values yet.
+  [[nodiscard]] std::size_t count() const {
+    return pending_.size() + on_host_[0].places.size() + on_host_[1].places.size();
+  }
+
+  /// Moves all that is under way to `values`; returns these and a copy of the rest.
+  std::vector<double> collect(std::vector<double>& values) {
+    follow_current_stream();
+    take(on_host_[next_], values);  // the older one
+    take(on_host_[1 - next_], values);
+    auto all = values;
+    if (pending_.empty()) return all;
+    const AllowTransfers certain;
+    const auto [numbers, places] = packed();
+    append(all, numbers.to(at::kCPU), places);
+    return all;
+  }
+
+ private:
+  using Places = std::vector<std::size_t>;  // of each number, in the order of the pushes
+  struct Block {
+    at::Tensor numbers;
+    Places places;        // none: no copy is under way
+    EventPointer copied;  // recorded after the copy
+  };
+
+  static void append(std::vector<double>& values, const at::Tensor& numbers, const Places& places) {
+    const auto doubles = numbers.to(at::kDouble);
+    // Not const_data_ptr<double>(): Clang, from 18 on, names it otherwise than GCC, which built
+    // LibTorch.
+    const auto* const begin = static_cast<const double*>(doubles.const_data_ptr());
+    auto next = values.size();
+    values.resize(next + places.size());
+    for (const auto place : places) values[next++] = begin[place];
+  }
+
+  static void take(Block& block, std::vector<double>& values) {
+    if (block.places.empty()) return;
+    block.copied->synchronize();
+    append(values, block.numbers, block.places);
+    block.places.clear();
+  }
+
+  // The pending numbers in one tensor: for each dtype by a kernel for each 128 and one more.
+  [[nodiscard]] std::pair<at::Tensor, Places> packed() const {
+    const at::AutoDispatchBelowADInplaceOrView detached;
+    const c10::StreamGuard current(stream_);
+    const auto numbers = at::empty({std::ssize(pending_)}, options_);
+    Places places(pending_.size());
+    std::int64_t next = 0;
+    for (const auto& group : buckets(pending_)) {  // of one dtype each
+      numbers.narrow(0, next, std::ssize(group)).copy_(flatten(select(pending_, group)));
+      for (const auto i : group) places[i] = static_cast<std::size_t>(next++);
+    }
+    return {numbers, places};
+  }
+
+  void send(std::vector<double>& values) {
+    auto& block = on_host_[next_];
+    take(block, values);
+    auto [numbers, places] = packed();
+    // Recording an event of another device would create a CUDA context on the current one.
+    const c10::DeviceGuard current(stream_.device());
+    const AllowTransfers certain;
+    block.numbers.copy_(numbers, /*non_blocking=*/true);
+    block.copied->record(stream_);
+    block.places = std::move(places);
+    next_ = 1 - next_;
+    pending_.clear();
+  }
+
+  // The memory is not used again before this stream is done with it.
+  void keep_for(c10::Stream stream, const at::Tensor& x) const {
+    guard_.recordDataPtrOnStream(x.storage().data_ptr(), stream);
+  }
+
+  // Work of the previous stream comes first.
+  void follow_current_stream() {
+    const auto stream = guard_.getStream(stream_.device());
+    if (is_captured(stream)) {
+      throw ArgumentError(
+          "MetricLog: a CUDA graph is being captured, and each of its replays would use the same "
+          "place of the log. Capture what computes the value; call push and values outside, after "
+          "each replay.");
+    }
+    if (stream == stream_) return;
+    const c10::DeviceGuard current(stream.device());
+    c10::Event so_far(stream.device_type());
+    so_far.record(stream_);
+    so_far.block(stream);
+    for (const auto& x : pending_) keep_for(stream, x);
+    stream_ = stream;
+  }
+
+  std::size_t size_;
+  at::TensorOptions options_;
+  c10::impl::VirtualGuardImpl guard_;
+  c10::Stream stream_;  // which the log used last
+  std::vector<at::Tensor> pending_;
+  std::array<Block, 2> on_host_;
+  std::size_t next_ = 0;
+};
+
+MetricLog::MetricLog(c10::Device device, std::int64_t block_size)
+    : device_(detail::present_device(device)) {
+  if (block_size < 1 || block_size > k_largest_block) {
+    throw ArgumentError("MetricLog: a block of " + std::to_string(block_size) +
+                        " numbers was requested; use 1 to 134217728 (2^27), or omit it.");
+  }
+  if (!device_.is_cpu()) blocks_ = std::make_unique<detail::MetricBlocks>(device_, block_size);
+}
+MetricLog::~MetricLog() {
+  if (detail::is_exiting()) static_cast<void>(blocks_.release());
+}
+MetricLog::MetricLog(MetricLog&& other) noexcept = default;
+MetricLog& MetricLog::operator=(MetricLog&& other) noexcept = default;
+
+void MetricLog::push(const at::Tensor& value) {
+  check(value, device_);
+  if (!blocks_) return values_.push_back(value.item().toDouble());
+  const at::AutoDispatchBelowADInplaceOrView detached;
+  blocks_->push(value.clone(), values_);
+}
+
+void MetricLog::push(at::Tensor&& value) {
+  if (!blocks_) return push(std::as_const(value));
+  check(value, device_);
+  if (!is_unshared(value)) return push(std::as_const(value));
+  blocks_->push(value, values_);
+  value.reset();
+}
+
+std::int64_t MetricLog::size() const {
+  return static_cast<std::int64_t>(values_.size() + (blocks_ ? blocks_->count() : 0));
+}
+
+std::vector<double> MetricLog::values() { return blocks_ ? blocks_->collect(values_) : values_; }
+
+}  // namespace use_gpu

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: MIT
+#include <use_gpu/mixed_precision.hpp>
+
+#include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
+#include <ATen/ops/_amp_update_scale.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <torch/optim/lbfgs.h>
+#include <use_gpu/allow_transfers.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "core/device_check.hpp"
+#include "core/messages/log_message.hpp"
+
+namespace use_gpu::detail {
+namespace {
+thread_local OpenAutocast* innermost = nullptr;
+}
+
+// A scope in its thread's list, with what was there before it.
+struct OpenAutocast {
+  c10::DeviceType type;
+  OpenAutocast* outer = innermost;
+  bool was_enabled = at::autocast::is_autocast_enabled(type);
+  at::ScalarType former_dtype = at::autocast::get_autocast_dtype(type);
+  std::atomic<bool> has_lost_its_guard = false;  // which another thread has ended
+};
+
+namespace {
+// Ends what is left of this thread's scopes that were ended in another one.
+struct AutocastThreadEnd {
+  ~AutocastThreadEnd() {
+    for (auto** link = &innermost; *link != nullptr;) {
+      if ((*link)->has_lost_its_guard) {
+        delete std::exchange(*link, (*link)->outer);
+      } else {
+        link = &(*link)->outer;
+      }
+    }
+  }
+};
+}  // namespace
+
+}  // namespace use_gpu::detail
+
+namespace USE_GPU_EXPORT use_gpu {
+namespace {
+
+using detail::innermost, detail::OpenAutocast;
+
+// A number of no dimensions, also where new tensors are made on a GPU.
+at::Tensor on_host(float x) { return at::scalar_tensor(x, at::device(at::kCPU).dtype(at::kFloat)); }
+
+}  // namespace
+
+AutocastGuard::AutocastGuard(c10::Device device, std::optional<at::ScalarType> dtype,
+                             bool enabled) {
+  if (!device.is_cpu() && !device.is_cuda())
+    throw ArgumentError("AutocastGuard: " + device.str() +
+                        " was given; use the CPU or a CUDA GPU.");
+  if (dtype && *dtype != at::kHalf && *dtype != at::kBFloat16) {
+    throw ArgumentError("AutocastGuard: " + std::string(c10::toString(*dtype)) +
+                        " was given; autocast computes in float16 or bfloat16.");
+  }
+  [[maybe_unused]] static thread_local const detail::AutocastThreadEnd thread_end;
+  own_ = innermost = new OpenAutocast{device.type()};
+  at::autocast::set_autocast_dtype(own_->type, dtype.value_or(own_->former_dtype));
+  at::autocast::set_autocast_enabled(own_->type, enabled);
+  at::autocast::increment_nesting();
+}
+
+AutocastGuard::~AutocastGuard() {
+  OpenAutocast **link = &innermost, *inner = nullptr;  // the next one inside of this one
+  for (; *link != nullptr && *link != own_; link = &(*link)->outer) {
+    if ((*link)->type == own_->type) inner = *link;
+  }
+  if (*link == nullptr) {  // the list of its thread keeps it until that ends
+    own_->has_lost_its_guard = true;
+    detail::log_message(
+        LogLevel::warning,
+        "AutocastGuard: a scope ends in another thread than it began in: it changes nothing "
+        "here, and stays open there.");
+    return;
+  }
+  const std::unique_ptr<OpenAutocast> own(std::exchange(*link, own_->outer));
+  if (at::autocast::decrement_nesting() == 0 && !detail::is_exiting()) at::autocast::clear_cache();
+  if (inner != nullptr) {  // restores in its turn what was before this one
+    inner->was_enabled = own->was_enabled;
+    inner->former_dtype = own->former_dtype;
+  } else {
+    at::autocast::set_autocast_enabled(own->type, own->was_enabled);
+    at::autocast::set_autocast_dtype(own->type, own->former_dtype);
+  }
+}
+
+GradScaler::GradScaler(GradScalerOptions options) : options_(options) {
+  if (!(options.growth_factor > 1 && options.backoff_factor > 0 && options.backoff_factor < 1 &&
+        options.growth_interval > 0)) {
+    throw ArgumentError(
+        "GradScaler: growth_factor has to be over 1, backoff_factor between 0 and 1, and "
+        "growth_interval positive.");
+  }
+  set_state({options.scale, 0});
+}
+
+at::Tensor GradScaler::scale(const at::Tensor& loss) {
+  // A CPU tensor of no dimensions goes to the kernel as a number: no copy.
+  return options_.enabled ? loss * on_host(scale_) : loss;
+}
+
+void GradScaler::unscale(torch::optim::Optimizer& optimizer) {
+  if (!options_.enabled) return;
+  if (is_unscaled(optimizer)) {
+    throw ArgumentError(
+        "GradScaler::unscale: this optimizer's gradients were unscaled already; call it once a "
+        "step, before step(), and update() after that.");
+  }
+  std::map<std::pair<c10::DeviceIndex, at::ScalarType>, std::vector<at::Tensor>> gradients;
+  std::set<const at::TensorImpl*> seen;  // parameters() has a tied one twice
+  for (const auto& group : optimizer.param_groups()) {
+    for (const auto& p : group.params()) {
+      if (!p.grad().defined() || !seen.insert(p.unsafeGetTensorImpl()).second) continue;
+      if (p.grad().scalar_type() == at::kHalf) {
+        throw ArgumentError(
+            "GradScaler::unscale: a gradient is float16. Keep the parameters in float32, and let "
+            "AutocastGuard choose where to compute in float16.");
+      }
+      const auto values = p.grad().is_sparse() ? p.grad()._values() : p.grad();
+      gradients[{values.device().index(), values.scalar_type()}].push_back(values);
+    }
+  }
+  if (gradients.empty()) return;
+  const at::NoGradGuard no_grad;
+  auto& progress = optimizers_[&optimizer];
+  const auto inverse = static_cast<float>(1 / static_cast<double>(scale_));
+  for (auto& [where, values] : gradients) {
+    auto& is_done = progress.done[where];  // before another one failed
+    if (is_done) continue;
+    const auto device = values.front().options().dtype(at::kFloat);
+    auto& found_inf = progress.found_inf[where.first];
+    if (!found_inf.defined()) found_inf = at::zeros({}, device);
+    at::_amp_foreach_non_finite_check_and_unscale_(values, found_inf,
+                                                   at::full({}, inverse, device));
+    is_done = true;
+  }
+  progress.is_unscaled = true;
+}
+
+bool GradScaler::is_unscaled(const torch::optim::Optimizer& optimizer) const {
+  const auto found = optimizers_.find(&optimizer);
+  return found != optimizers_.end() && found->second.is_unscaled;
+}
+
+bool GradScaler::read(Progress& progress) {
+  if (!progress.is_finite) {
+    const AllowTransfers certain;
+    progress.is_finite = std::ranges::all_of(
+        progress.found_inf, [](const auto& x) { return x.second.template item<float>() == 0; });
+  }
+  return *progress.is_finite;
+}
+
+bool GradScaler::step(torch::optim::Optimizer& optimizer) {
+  if (dynamic_cast<torch::optim::LBFGS*>(&optimizer) != nullptr) {
+    throw ArgumentError(
+        "GradScaler::step: LBFGS needs a closure, and computes several losses in a step. Train "
+        "without a scaler, in bfloat16 or float32.");
+  }
+  if (!options_.enabled) {
+    optimizer.step();
+    return true;
+  }
+  if (!is_unscaled(optimizer)) unscale(optimizer);
+  const auto found = optimizers_.find(&optimizer);
+  if (found == optimizers_.end()) {
+    throw ArgumentError(
+        "GradScaler::step: no parameter of this optimizer has a gradient; call "
+        "scale(loss).backward() first.");
+  }
+  auto& progress = found->second;
+  if (progress.has_stepped)
+    throw ArgumentError("GradScaler::step: was called twice; call update() after each step.");
+  const bool is_finite = read(progress);
+  if (is_finite) optimizer.step();
+  progress.has_stepped = true;
+  return is_finite;
+}
+
+void GradScaler::update() {
+  if (!options_.enabled) return;
+  if (optimizers_.empty()) {
+    throw ArgumentError(
+        "GradScaler::update: no gradients were looked at since the last time; call step() first.");
+  }
+  bool is_finite = true;
+  for (auto& [optimizer, progress] : optimizers_) is_finite &= read(progress);
+  auto scale = on_host(scale_);
+  auto tracker = at::scalar_tensor(growth_tracker_, at::device(at::kCPU).dtype(at::kInt));
+  at::_amp_update_scale_(scale, tracker, on_host(is_finite ? 0 : 1), options_.growth_factor,
+                         options_.backoff_factor, options_.growth_interval);
+  scale_ = scale.item<float>();
+  growth_tracker_ = tracker.item<int>();
+  optimizers_.clear();
+}
+
+double GradScaler::scale_factor() const { return options_.enabled ? scale_ : 1; }
+
+GradScalerState GradScaler::state() const { return {scale_, growth_tracker_}; }
+
+void GradScaler::set_state(const GradScalerState& state) {
+  const auto scale = static_cast<float>(state.scale);
+  if (!(scale > 0 && std::isfinite(scale) && state.growth_tracker >= 0 &&
+        std::in_range<int>(state.growth_tracker))) {
+    throw ArgumentError("GradScaler: a scale of " + std::to_string(state.scale) +
+                        " and a growth tracker of " + std::to_string(state.growth_tracker) +
+                        " were given; the scale has to be positive, and the tracker not negative.");
+  }
+  scale_ = scale;
+  growth_tracker_ = std::min(state.growth_tracker, options_.growth_interval - 1);
+  optimizers_.clear();
+}
+
+}  // namespace use_gpu

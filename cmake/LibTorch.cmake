@@ -184,11 +184,14 @@ macro(use_gpu_find_libtorch)
   if(TARGET torch AND NOT TARGET use_gpu::libtorch)
     add_library(use_gpu::libtorch INTERFACE IMPORTED GLOBAL)
     target_link_libraries(use_gpu::libtorch INTERFACE ${TORCH_LIBRARIES})
-    # A program that names all libraries of LibTorch loads its own, whatever paths use_gpu's libraries know.
-    if(TARGET c10_cuda AND TARGET CUDA::cudart)
-      target_link_libraries(use_gpu::libtorch INTERFACE
-        "-Wl,--push-state,--no-as-needed,$<TARGET_FILE:c10_cuda>,$<TARGET_FILE:CUDA::cudart>,--pop-state")
-    endif()
+    # A program names all libraries of LibTorch, whether it calls them or not, and so loads its own: use_gpu's library does
+    # not know where they are.
+    foreach(_use_gpu_library c10 c10_cuda CUDA::cudart)
+      if(TARGET ${_use_gpu_library})
+        target_link_libraries(use_gpu::libtorch INTERFACE
+          "-Wl,--push-state,--no-as-needed,$<TARGET_FILE:${_use_gpu_library}>,--pop-state")
+      endif()
+    endforeach()
   endif()
 endmacro()
 

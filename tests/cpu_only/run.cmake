@@ -24,11 +24,13 @@ endfunction()
 configure_file("${CMAKE_CURRENT_LIST_DIR}/TorchConfig.cmake" "${torch}/share/cmake/Torch/TorchConfig.cmake" COPYONLY)
 
 list(FILTER same_libtorch INCLUDE REGEX NVML)
-function(configure folder warnings)
+function(configure folder warnings)  # and more options
   run(${CMAKE_COMMAND} -G Ninja -S "${SOURCE}" -B "${work}/${folder}" -DCMAKE_BUILD_TYPE=Debug
       -DCMAKE_CXX_FLAGS_DEBUG=-g1 "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DCMAKE_CXX_FLAGS=${FLAGS}"
       -DUSE_GPU_WARNINGS_AS_ERRORS=ON "-DTorch_DIR=${torch}/share/cmake/Torch" ${same_libtorch}
-      -DUSE_GPU_BUILD_BENCHMARKS=OFF -DCMAKE_UNITY_BUILD=ON "-DUSE_GPU_TEST_NOUNS=${nouns}")
+      -DUSE_GPU_BUILD_BENCHMARKS=OFF -DCMAKE_UNITY_BUILD=ON "-DUSE_GPU_TEST_NOUNS=${nouns}"
+      ${ARGN})
+  set(output "${output}" PARENT_SCOPE)
   string(REGEX MATCHALL "CMake [A-Za-z ]*Warning" found "${output}")
   list(LENGTH found count)
   if(NOT count EQUAL warnings)
@@ -49,4 +51,30 @@ run(${CMAKE_CTEST_COMMAND} --test-dir "${work}/build" --no-tests=error -R "^(${n
 run("${work}/build/examples/03_num_gpus")
 if(NOT output MATCHES "built for CUDA, but libtorch_cuda.so is not loaded")  # as this libtorch_cpu says
   message(FATAL_ERROR "the reason for there being no GPU is wrong:\n${output}")
+endif()
+
+# The room core alone: without nlohmann-json, xxHash and Gloo, which it does not ask for, as CMake's one warning says, and
+# with no header of another room. A project is told which room it lacks.
+configure(core 1 -DUSE_GPU_ROOMS=core -DUSE_GPU_BUILD_TESTS=OFF -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON
+          -DUSE_GPU_XXHASH_LIBRARY=NOTFOUND -DUSE_GPU_GLOO_INCLUDE_DIR=NOTFOUND)
+if(NOT output MATCHES "not used by the project:.*nlohmann_json.*GLOO.*XXHASH")
+  message(FATAL_ERROR "the room core should not have looked for these:\n${output}")
+endif()
+run(${CMAKE_COMMAND} --build "${work}/core")
+run(${CMAKE_COMMAND} --install "${work}/core" --prefix "${work}/prefix")
+if(EXISTS "${work}/prefix/include/use_gpu/tensor_file.hpp" OR NOT EXISTS "${work}/prefix/include/use_gpu/tensor.hpp")
+  message(FATAL_ERROR "the headers of core, and only these, should have been installed")
+endif()
+file(WRITE "${work}/project/CMakeLists.txt" "cmake_minimum_required(VERSION 3.25)
+project(rooms CXX)
+find_package(use_gpu REQUIRED COMPONENTS core)
+find_package(use_gpu COMPONENTS files)
+if(NOT TARGET use_gpu::use_gpu OR use_gpu_FOUND)
+  message(FATAL_ERROR \"core should have been found, files not\")
+endif()
+")
+run(${CMAKE_COMMAND} -G Ninja -S "${work}/project" -B "${work}/project/build" "-DCMAKE_PREFIX_PATH=${work}/prefix"
+    "-DTorch_DIR=${torch}/share/cmake/Torch" "-DCMAKE_CXX_COMPILER=${COMPILER}")
+if(NOT output MATCHES "without[ \n]+files")
+  message(FATAL_ERROR "nothing says that the room files was left out:\n${output}")
 endif()

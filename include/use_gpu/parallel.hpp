@@ -33,7 +33,9 @@ namespace USE_GPU_EXPORT use_gpu {
 /// Entries that share a GPU have a stream of LibTorch's pool each, so that their work can overlap.
 /// In both cases the work runs after all that the caller has queued on its current streams.
 ///
-/// What the entries made may be used in any stream afterwards, as all of it is done by then.
+/// What the entries made may be used in any stream afterwards, as all of it is done by then. What an
+/// entry allocated in a stream of the pool goes back to that stream: before the last reference to a
+/// tensor ends while another stream may still use it, call its record_stream, as always in LibTorch.
 ///
 /// The caller's number of intra-op threads (at::get_num_threads()) is divided among the entries, at
 /// least one each. It is set for those threads only. If LibTorch is built without OpenMP, all share

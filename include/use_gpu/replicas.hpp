@@ -5,7 +5,7 @@
 // children of a Sequential, and resets requires_grad and training mode:
 //
 //   auto nets = use_gpu::mirror(devices, [] { return torch::nn::Linear(3, 1); });
-//   use_gpu::parallel_on(devices, [&](c10::Device device, int i) {
+//   use_gpu::parallel_on(devices, [&](c10::Device device, std::size_t i) {
 //     loss(nets[i], batch.chunk(n)[i].to(device)).backward();
 //   });
 //   use_gpu::average_gradients(nets);                // now equal optimizers take equal steps

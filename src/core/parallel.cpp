@@ -52,7 +52,8 @@ std::vector<c10::Stream> streams_for(const std::vector<c10::Device>& devices) {
   for (const auto device : present) {
     const c10::impl::VirtualGuardImpl guard(device.type());
     auto stream = guard.getStream(device);
-    if (!detail::is_always_there(device) && std::ranges::count(present, device) > 1) {
+    const bool has_pool = !detail::is_always_there(device) && !device.is_mps();
+    if (has_pool && std::ranges::count(present, device) > 1) {
       const c10::DeviceGuard current(device);  // another device's event would make a context here
       c10::Event queued(device.type());
       queued.record(stream);

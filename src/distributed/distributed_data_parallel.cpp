@@ -163,21 +163,11 @@ detail::DistributedSteps::DistributedSteps(ModuleRef net, Communicator& group,
                       (options.bucket_bytes ? std::to_string(*options.bucket_bytes) : "unset") +
                       (options.find_unused_parameters ? ", find_unused_parameters" : "") +
                       (options.broadcast_buffers ? ", broadcast_buffers" : "");
-  const auto found = s.group.compare_calls(k_name, std::string(k_name) + " with " + choice, facts,
-                                           {}, /*refuses=*/own != nullptr);
-  if (own) std::rethrow_exception(own);
-  if (found.refusing_rank >= 0) {
-    throw ParameterError(std::string(k_name) + ": rank " + std::to_string(found.refusing_rank) +
-                         " cannot take part; its own error says why.");
-  }
-  if (!found.same_network) {
-    s.group.throw_differences(
-        k_name,
-        "the ranks' networks differ in the names, order, shapes, dtypes or "
-        "strides of the parameters that require a gradient (build the same on "
-        "every rank)",
-        facts);
-  }
+  s.group.compare_networks(k_name, std::string(k_name) + " with " + choice, facts,
+                           "the ranks' networks differ in the names, order, shapes, dtypes or "
+                           "strides of the parameters that require a gradient (build the same on "
+                           "every rank)",
+                           own);
   broadcast_parameters(net, group);
 }
 

@@ -103,6 +103,19 @@ CallComparison GroupState::compare_calls(const std::string& operation, const std
   return {most[2] == ~most[3], most[4] == ~most[5], static_cast<int>(most[6])};
 }
 
+bool GroupState::compare_networks(const std::string& operation, const std::string& call,
+                                  const std::string& network, const std::string& what,
+                                  const std::exception_ptr& own, const std::string& choice) {
+  const auto found = compare_calls(operation, call, network, choice, own != nullptr);
+  if (own) std::rethrow_exception(own);
+  if (found.refusing_rank >= 0) {
+    throw ParameterError(operation + ": rank " + std::to_string(found.refusing_rank) +
+                         " cannot take part; its own error says why.");
+  }
+  if (!found.same_network) throw_differences(operation, what, network);
+  return found.same_choice;
+}
+
 void GroupState::throw_differences(const std::string& operation, const std::string& what,
                                    const std::string& network) {
   const auto bytes = at::device(at::kCPU).dtype(at::kByte);

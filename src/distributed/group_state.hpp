@@ -7,6 +7,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <use_gpu/communicator.hpp>
 
+#include <exception>
 #include <functional>
 
 #include "distributed/rendezvous.hpp"
@@ -56,10 +57,12 @@ class GroupState : public Membership {
   /// So that the others get an error too where this rank throws before the comparison.
   void refuse(const std::string& operation);
 
-  /// Where the networks of the ranks differ: ParameterError on every rank, which begins with `what` and
-  /// names each difference from rank 0. Every rank passes its `network`, as to compare_calls.
-  void throw_differences(const std::string& operation, const std::string& what,
-                         const std::string& network);
+  /// The same for calls with networks: ParameterError on every rank if they differ, which begins with
+  /// `what` and names each difference from rank 0; or if one rank has an error of its `own`, which is
+  /// thrown there. Returns whether all made the same choice.
+  bool compare_networks(const std::string& operation, const std::string& call,
+                        const std::string& network, const std::string& what,
+                        const std::exception_ptr& own, const std::string& choice = {});
 
   /// What a rank does once the calls are compared; nothing in a group of one. If it throws, the rank
   /// leaves, so that none waits.
@@ -90,6 +93,10 @@ class GroupState : public Membership {
   [[noreturn]] void lose(const std::string& operation, const std::exception& error);
 
   std::string failure;  // why the group is no longer usable
+
+ private:
+  void throw_differences(const std::string& operation, const std::string& what,
+                         const std::string& network);
 };
 
 }  // namespace use_gpu::detail

@@ -11,6 +11,7 @@
 #include <use_gpu/device.hpp>
 #include <use_gpu/errors.hpp>
 
+#include <exception>
 #include <string>
 #include <unordered_map>
 
@@ -58,29 +59,21 @@ std::string description(const detail::NamedTensors& all, Collective what, c10::D
 bool check_networks(detail::GroupState& group, const std::string& function,
                     const detail::NamedTensors& all, Collective what,
                     const std::string& choice = {}) {
-  std::string trouble;
+  std::exception_ptr own;
   for (const auto& [name, x] : all) {
     const auto& sent = sent_of(x, what);
-    if (const auto why = detail::why_not_sent(sent, what); !why.empty())
-      trouble = (sent.is_same(x) ? "" : "the gradient of ") + name + ": " + why;
+    if (const auto why = detail::why_not_sent(sent, what); !why.empty()) {
+      const auto whose = (sent.is_same(x) ? "" : "the gradient of ") + name;
+      own = std::make_exception_ptr(ParameterError(function + ": " + whose + ": " + why));
+    }
   }
-  const auto network = trouble.empty() ? description(all, what, group.device) : "";
-  const auto found = group.compare_calls(function, function + ' ' + detail::text_of(what), network,
-                                         choice, !trouble.empty());
-  if (!trouble.empty()) throw ParameterError(function + ": " + trouble);
-  if (found.refusing_rank >= 0) {
-    throw ParameterError(function + ": rank " + std::to_string(found.refusing_rank) +
-                         " cannot take part; its own error says why.");
-  }
-  if (!found.same_network) {
-    group.throw_differences(
-        function,
-        "the ranks' networks differ in the names, shapes, dtypes, devices, ties "
-        "or requires_grad of their tensors, or in their gradients' dtypes "
-        "(build the same on every rank)",
-        network);
-  }
-  return found.same_choice;
+  return group.compare_networks(
+      function, function + ' ' + detail::text_of(what),
+      own ? "" : description(all, what, group.device),
+      "the ranks' networks differ in the names, shapes, dtypes, devices, ties "
+      "or requires_grad of their tensors, or in their gradients' dtypes "
+      "(build the same on every rank)",
+      own, choice);
 }
 
 // The gradients that some rank has; zeros where this one has none.

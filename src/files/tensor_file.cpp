@@ -147,6 +147,10 @@ at::Tensor aligned(const at::Tensor& x) {
 
 void write_tensor_file(const char* function, const std::map<std::string, at::Tensor>& values,
                        const fs::path& file) {
+  about(function, file, [&] {
+    if (is_index(file))
+      throw std::runtime_error("a name that ends in .json is an index's; choose .safetensors");
+  });
   SafetensorsParts parts;
   try {
     std::vector<StoredTensor> stored;
@@ -156,11 +160,7 @@ void write_tensor_file(const char* function, const std::map<std::string, at::Ten
     throw ParameterError(file_text(function, file, error.what()));
   }
   parts.data.insert(parts.data.begin(), std::as_bytes(std::span(parts.header)));
-  about(function, file, [&] {
-    if (is_index(file))
-      throw std::runtime_error("a name that ends in .json is an index's; choose .safetensors");
-    write_atomically(file, parts.data);
-  });
+  about(function, file, [&] { write_atomically(file, parts.data); });
 }
 
 }  // namespace use_gpu::detail

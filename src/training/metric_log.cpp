@@ -20,7 +20,7 @@
 namespace USE_GPU_EXPORT use_gpu {
 namespace {
 
-constexpr std::int64_t k_largest_block = std::int64_t{1} << 27;  // the two take 2 GB
+constexpr std::int64_t k_largest_block = std::int64_t{1} << 27;  // the two take 2 GB of the host
 
 bool is_real_number(const at::Tensor& x) {
   return x.defined() && x.layout() == c10::kStrided && x.numel() == 1 &&
@@ -72,9 +72,12 @@ class detail::MetricBlocks {
     }
   }
 
-  /// Keeps a number that nobody else can write to. `values` gets what has arrived on the host.
-  void push(const at::Tensor& number, std::vector<double>& values) {
+  /// Keeps the number, or a copy of one that somebody else can write to. `values` gets what has
+  /// arrived on the host.
+  void push(const at::Tensor& value, bool is_shared, std::vector<double>& values) {
     follow_current_stream();
+    const at::AutoDispatchBelowADInplaceOrView detached;
+    const auto number = is_shared ? value.clone() : value;
     keep_for(stream_, number);
     pending_.push_back(flat_view(number, number.scalar_type()));
     if (pending_.size() < size_) return;
@@ -206,16 +209,15 @@ MetricLog& MetricLog::operator=(MetricLog&& other) noexcept = default;
 void MetricLog::push(const at::Tensor& value) {
   check(value, device_);
   if (!blocks_) return values_.push_back(value.item().toDouble());
-  const at::AutoDispatchBelowADInplaceOrView detached;
-  blocks_->push(value.clone(), values_);
+  blocks_->push(value, /*is_shared=*/true, values_);
 }
 
 void MetricLog::push(at::Tensor&& value) {
   if (!blocks_) return push(std::as_const(value));
   check(value, device_);
-  if (!is_unshared(value)) return push(std::as_const(value));
-  blocks_->push(value, values_);
-  value.reset();
+  const bool is_shared = !is_unshared(value);
+  blocks_->push(value, is_shared, values_);
+  if (!is_shared) value.reset();
 }
 
 std::int64_t MetricLog::size() const {

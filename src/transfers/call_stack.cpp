@@ -11,12 +11,16 @@
 #include <torch/csrc/profiler/unwind/unwind.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <initializer_list>
+#include <map>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <string_view>
 
@@ -98,24 +102,43 @@ bool is_between(const Frame& frame) {
                                           "__gnu_cxx::", "__interceptor_", "___interceptor_"});
 }
 
-// LibTorch reads symbol tables and debug information. Of a library of its own that would take long.
-Frame frame_at(void* call) {
-  Frame frame;
-  Dl_info info{};
-  if (dladdr(static_cast<const char*>(call) - 1, &info) == 0) return frame;
-  frame.object = file_name(info.dli_fname);
-  frame.offset =
-      std::bit_cast<std::uintptr_t>(call) - 1 - std::bit_cast<std::uintptr_t>(info.dli_fbase);
-  if (info.dli_sname != nullptr) frame.function = shortened(c10::demangle(info.dli_sname));
-  if (is_library(frame.object)) return frame;
-  const auto found = torch::unwind::symbolize({call}, torch::unwind::Mode::fast).front();
-  if (found.funcname != "??") frame.function = shortened(found.funcname);
-  const bool is_in_header = found.filename.find("/include/") != std::string::npos;
-  if (file_name(found.filename) != frame.object && !is_in_header) {
-    frame.file = file_name(found.filename);
-    frame.line = found.lineno;
+// Whether the line is one of a library's: that of a function which the compiler has put into the
+// program's.
+bool is_in_header(const std::string& file) {
+  return std::ranges::any_of(
+      std::array{"/torch/include/", "/include/c++/", "/include/use_gpu/"},
+      [&](const char* folder) { return file.find(folder) != std::string::npos; });
+}
+
+using Frames = std::map<void*, Frame>;
+
+// LibTorch reads symbol tables and debug information once for all calls; of its own libraries it would
+// take long.
+Frames frames_at(const std::set<void*>& calls) {
+  Frames frames;
+  std::vector<void*> of_program;
+  for (void* const call : calls) {
+    Dl_info info{};
+    if (dladdr(static_cast<const char*>(call) - 1, &info) == 0) continue;
+    auto& frame = frames[call];
+    frame.object = file_name(info.dli_fname);
+    if (info.dli_sname != nullptr) frame.function = shortened(c10::demangle(info.dli_sname));
+    if (!is_library(frame.object)) of_program.push_back(call);
   }
-  return frame;
+  static std::mutex mutex;  // LibTorch's own list of libraries has none
+  const std::scoped_lock lock(mutex);
+  const auto found = torch::unwind::symbolize(of_program, torch::unwind::Mode::fast);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    auto& frame = frames[of_program[i]];
+    const auto library = torch::unwind::libraryFor(of_program[i]);
+    if (!library) continue;
+    frame.offset = library->second - 1;
+    if (found[i].funcname != "??") frame.function = shortened(found[i].funcname);
+    if (found[i].filename == library->first || is_in_header(found[i].filename)) continue;
+    frame.file = file_name(found[i].filename);
+    frame.line = found[i].lineno;
+  }
+  return frames;
 }
 
 // For people; "(...)" stands for the parameters.
@@ -132,10 +155,10 @@ std::string text_of(const Frame& frame) {
   return text.str();
 }
 
-std::string first_name(const std::vector<void*>& calls) {
+std::string first_name(const std::vector<void*>& calls, Frames& frames) {
   std::optional<Frame> nameless;  // the first such; a caller in the same program says more
   for (void* const call : calls) {
-    const Frame frame = frame_at(call);
+    const Frame& frame = frames[call];
     if (frame.function.starts_with("torch::autograd::Engine"))
       return nameless ? text_of(*nameless) : "backward";
     if (is_between(frame)) continue;
@@ -158,10 +181,20 @@ CallStack CallStack::here() {
   return stack;
 }
 
-std::string call_site(const CallStack& stack) {
-  const std::string name = first_name(stack.calls);
-  const std::string made = name == "backward" ? first_name(stack.forward) : "unknown";
-  return made == "unknown" ? name : "backward of " + made;
+std::vector<std::string> call_sites(const std::vector<const CallStack*>& stacks) {
+  std::set<void*> calls;
+  for (const auto* stack : stacks) {
+    calls.insert(stack->calls.begin(), stack->calls.end());
+    calls.insert(stack->forward.begin(), stack->forward.end());
+  }
+  auto frames = frames_at(calls);
+  std::vector<std::string> sites;
+  for (const auto* stack : stacks) {
+    const auto& name = sites.emplace_back(first_name(stack->calls, frames));
+    const auto made = name == "backward" ? first_name(stack->forward, frames) : "unknown";
+    if (made != "unknown") sites.back() = "backward of " + made;
+  }
+  return sites;
 }
 
 }  // namespace use_gpu::detail

@@ -22,9 +22,10 @@ struct CallStack {
   auto operator<=>(const CallStack&) const = default;
 };
 
-/// The first function of the stack that is not LibTorch's, this library's or C++'s, with its line
-/// if the program has debug information: "train(...) train.cpp:41", else "train(...) + 0x2f".
-/// "backward" if the backward pass comes first, with the forward pass's call site if known.
-std::string call_site(const CallStack& stack);
+/// Of each stack the first function that is not LibTorch's, this library's or C++'s, with its line if
+/// LibTorch finds debug information: "train(...) train.cpp:41", else its place in the program:
+/// "train(...) + 0x2f41". "backward" if the backward pass comes first, with the forward pass's call
+/// site if known.
+std::vector<std::string> call_sites(const std::vector<const CallStack*>& stacks);
 
 }  // namespace use_gpu::detail

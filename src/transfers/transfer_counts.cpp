@@ -23,12 +23,13 @@ std::vector<TransferSite> TransferCounts::sites() const {
     const std::scoped_lock lock(mutex_);
     for (const auto& each : by_site_) tallies.push_back(&each);
   }
+  std::vector<const CallStack*> stacks;
+  for (const auto* const each : tallies) stacks.push_back(&each->first.first);
   std::map<std::pair<std::string, TransferDirection>, TransferSite> found;
-  for (const auto* const each : tallies) {
-    const auto& [key, tally] = *each;
-    const auto& [stack, kind] = key;
+  for (std::size_t i = 0; const auto& where : call_sites(stacks)) {
+    const auto& [key, tally] = *tallies[i++];
+    const auto kind = key.second;
     if (tally.is_empty()) continue;  // under way, or it failed
-    const std::string where = call_site(stack);
     TransferSite& site =
         found.try_emplace({where, kind}, TransferSite{where, kind, 0, 0, 0}).first->second;
     site.copies += tally.copies;

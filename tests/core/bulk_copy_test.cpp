@@ -195,15 +195,19 @@ TEST(BulkCopy, SucceedsOrThrowsWhateverCudaCallFails) {
   const Tensors values(80, torch::arange(250'000, torch::kInt));  // 80 MB: several parcels
   testing::internal::CaptureStderr();
   int failed_calls = 0;
-  for (const char* const code : {"2", "719"}) {
+  const auto on_gpu = zeros_like_each(values, gpu());
+  bulk_copy(values, on_gpu);
+  for (const auto& [from, to, code] :
+       {std::tuple{&values, gpu(), "2"}, std::tuple{&values, gpu(), "719"},
+        std::tuple{&on_gpu, cpu(), "2"}, std::tuple{&on_gpu, cpu(), "719"}}) {
     std::string failed = "the first";
     for (int at = 1; !failed.empty(); ++at) {
-      const auto targets = zeros_like_each(values, gpu());
+      const auto targets = zeros_like_each(values, to);
       test::set_cuda_faults(
           "cudaSetDevice:*:0,cudaGetDevice:*:0,cudaFree:*:0,*:" + std::to_string(at) + ':' + code);
       bool has_thrown = false;
       try {
-        bulk_copy(values, targets);
+        bulk_copy(*from, targets);
       } catch (const c10::Error&) {
         has_thrown = true;
       }

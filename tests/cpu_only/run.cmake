@@ -41,11 +41,11 @@ function(configure folder warnings)  # and more options
   endif()
 endfunction()
 write_version(2.99.0)  # newer than the newest tested
-set(nouns "device|diagnosis|metric_log|parameters|transfers")
+set(nouns "device|diagnosis|metric_log|parameter_file|parameters|transfers")
 configure(newer 1)
 write_version("${version}")
 configure(build 0)
-run(${CMAKE_COMMAND} --build "${work}/build" --target 03_num_gpus core_tests
+run(${CMAKE_COMMAND} --build "${work}/build" --target 03_num_gpus core_tests files_tests
     training_tests transfers_tests)
 run(${CMAKE_CTEST_COMMAND} --test-dir "${work}/build" --no-tests=error -R "^(${nouns}).0_gpus")
 run("${work}/build/examples/03_num_gpus")

@@ -129,7 +129,7 @@ std::vector<TransferSite> sites_of(const std::function<void()>& action) {
 }
 
 // Whether the place is in that function: "idioms::prints(...) call_sites_test.cpp:51", and optimized, or
-// without lines, also "idioms::prints(...) + 0x2f".
+// without lines, also "idioms::prints(...) + 0x2f41".
 testing::AssertionResult is_in(const std::string& where, const std::string& function) {
   const std::string start = function + "(...) ";
   bool is_right = where == start + "call_sites_test.cpp:" + std::to_string(line);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <use_gpu/errors.hpp>
 #include <use_gpu/export.hpp>
 
 #include <concepts>

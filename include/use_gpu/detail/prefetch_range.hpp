@@ -4,6 +4,7 @@
 #pragma once
 
 #include <use_gpu/batch.hpp>
+#include <use_gpu/errors.hpp>
 
 #include <cstddef>
 #include <deque>

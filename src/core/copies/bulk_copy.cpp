@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <set>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -101,8 +100,8 @@ std::vector<Step> make_plan(at::TensorList values, at::TensorList targets) {
   for (std::size_t i = 0; i < targets.size(); ++i) {
     auto value = values[i];
     auto target = targets[i];
-    auto& together = routes[value.device()][target.device()];
     if (target.numel() == 0) continue;
+    auto& together = routes[value.device()][target.device()];
     if (value.device() == target.device()) {
       together.add(value, target);
       continue;
@@ -144,13 +143,13 @@ void bulk_copy(at::TensorList values, at::TensorList targets) {
   const auto steps = make_plan(values, targets);
   try {
     for (const auto& step : steps) step();
-  } catch (...) {  // what is under way still reads the host's memory, which is given back now
-    std::set<c10::DeviceIndex> synchronized;
-    for (const auto& x : targets) {
-      if (x.is_cpu() || !synchronized.insert(x.get_device()).second) continue;
-      try {
-        synchronize(x.device());
-      } catch (const c10::Error&) {  // the device is lost: it reads nothing any more
+  } catch (...) {  // what is under way still uses the host's memory, which is given back now
+    for (const auto tensors : {values, targets}) {
+      for (const auto& x : tensors) {
+        try {
+          synchronize(x.device());
+        } catch (...) {  // the device is lost: it uses nothing any more
+        }
       }
     }
     throw;

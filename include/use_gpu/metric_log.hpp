@@ -27,8 +27,8 @@ namespace USE_GPU_EXPORT use_gpu {
 /// Collects numbers on a device and copies them to the host in blocks, for any number of values. On
 /// the device each takes LibTorch's least memory, 512 bytes, until its block is full and is packed as
 /// float64 (float32 on MPS, which has no float64). At most two blocks are on their way, to pinned
-/// host memory of the log. On the CPU it writes directly to host memory. The current stream may change between calls: the
-/// log orders its own work.
+/// host memory of the log. On the CPU it writes directly to host memory. The current stream may
+/// change between calls: the log orders its own work.
 ///
 /// Threads: one at a time.
 class MetricLog {

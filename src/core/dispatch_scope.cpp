@@ -3,7 +3,6 @@
 // Registers a fallthrough: operations without a kernel on our key ignore it. This must exist once
 // in a process (LibTorch refuses a second fallback), so the library is always shared.
 #include "core/dispatch_scope.hpp"
-#include "core/messages/log_message.hpp"
 
 #include <ATen/record_function.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -14,6 +13,8 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+#include "core/messages/log_message.hpp"
 
 namespace use_gpu::detail {
 namespace {

@@ -88,22 +88,22 @@ bool starts_with_any(std::string_view text, std::initializer_list<std::string_vi
   return std::ranges::any_of(starts, [&](auto start) { return text.starts_with(start); });
 }
 
-// Sanitizers intercept backtrace().
 bool is_library(std::string_view object) {
   return starts_with_any(object, {"libtorch.", "libtorch_", "libc10.", "libc10_", "libuse_gpu.",
                                   "libstdc++.", "libc.", "libclang_rt."});
 }
 
-// A function of LibTorch, of this library or of C++, which inline functions of these are in the
-// program itself.
+// Whether the frame is of LibTorch, of this library, or of C++ and C: what stands between a transfer
+// and the code that wants it. Inline functions of these are in the program itself. Sanitizers
+// intercept backtrace().
 bool is_between(const Frame& frame) {
   return is_library(frame.object) ||
          starts_with_any(frame.function, {"at::", "c10::", "torch::", "use_gpu::", "std::",
                                           "__gnu_cxx::", "__interceptor_", "___interceptor_"});
 }
 
-// Whether the line is one of a library's: that of a function which the compiler has put into the
-// program's.
+// Whether the line is in a header of a library, whose function the compiler has put into the
+// program's function.
 bool is_in_header(const std::string& file) {
   return std::ranges::any_of(
       std::array{"/torch/include/", "/include/c++/", "/include/use_gpu/"},

@@ -21,7 +21,9 @@ std::vector<TransferSite> TransferCounts::sites() const {
   std::vector<const decltype(by_site_)::value_type*> tallies;  // named without the lock
   {
     const std::scoped_lock lock(mutex_);
-    for (const auto& each : by_site_) tallies.push_back(&each);
+    for (const auto& each : by_site_) {  // one that is empty is under way, or it failed
+      if (!each.second.is_empty()) tallies.push_back(&each);
+    }
   }
   std::vector<const CallStack*> stacks;
   for (const auto* const each : tallies) stacks.push_back(&each->first.first);
@@ -29,7 +31,6 @@ std::vector<TransferSite> TransferCounts::sites() const {
   for (std::size_t i = 0; const auto& where : call_sites(stacks)) {
     const auto& [key, tally] = *tallies[i++];
     const auto kind = key.second;
-    if (tally.is_empty()) continue;  // under way, or it failed
     TransferSite& site =
         found.try_emplace({where, kind}, TransferSite{where, kind, 0, 0, 0}).first->second;
     site.copies += tally.copies;

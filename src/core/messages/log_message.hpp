@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The library's own log; LibTorch's warnings go there too where they would disturb.
+// What the library itself writes to the log of log.hpp.
 #pragma once
 
 #include <use_gpu/log.hpp>

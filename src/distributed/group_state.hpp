@@ -57,9 +57,9 @@ class GroupState : public Membership {
   /// So that the others get an error too where this rank throws before the comparison.
   void refuse(const std::string& operation);
 
-  /// The same for calls with networks: ParameterError on every rank if they differ, which begins with
-  /// `what` and names each difference from rank 0; or if one rank has an error of its `own`, which is
-  /// thrown there. Returns whether all made the same choice.
+  /// compare_calls, and ParameterError on every rank if the networks differ: it begins with `what` and
+  /// names each difference from rank 0. If one rank has an error of its `own`, that is thrown there,
+  /// and a ParameterError on the others. Returns whether all made the same choice.
   bool compare_networks(const std::string& operation, const std::string& call,
                         const std::string& network, const std::string& what,
                         const std::exception_ptr& own, const std::string& choice = {});

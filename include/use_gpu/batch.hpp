@@ -52,13 +52,13 @@ template <class Batch>
 template <class Batch>
 [[nodiscard]] std::vector<Batch> split_batch(const Batch& batch,
                                              const std::vector<c10::Device>& devices) {
-  detail::RowCounter rows;
-  static_cast<void>(detail::with_each_tensor(batch, rows));
-  rows.check(devices.size());
+  detail::BatchTensors tensors;
+  static_cast<void>(detail::with_each_tensor(batch, tensors));
+  detail::check_divisible(tensors.all, devices.size());
   std::vector<Batch> parts;
   for (const auto device : devices) {
     const auto move = [&](const at::Tensor& x) {
-      return to_device(detail::RowCounter::part_of(x, parts.size(), devices.size()), device);
+      return to_device(x.tensor_split(std::ssize(devices))[parts.size()], device);
     };
     parts.push_back(
         detail::with_each_tensor(batch, detail::BatchMover<decltype(move)>{device, move}));

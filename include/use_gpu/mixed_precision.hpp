@@ -25,6 +25,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -65,7 +66,7 @@ class AutocastGuard {
   AutocastGuard& operator=(const AutocastGuard&) = delete;
 
  private:
-  detail::OpenAutocast* own_;
+  std::shared_ptr<detail::OpenAutocast> own_;
 };
 
 /// As in Python.

@@ -57,9 +57,8 @@ void write_parameters(ModuleRef net, const std::map<std::string, at::Tensor>& va
 /// The same, of what LibTorch's named_parameters() and named_buffers() return.
 template <std::same_as<at::Tensor> T>
 void write_parameters(ModuleRef net, const torch::OrderedDict<std::string, T>& values) {
-  std::map<std::string, at::Tensor> by_name;
-  for (const auto& x : values) by_name.emplace(x.key(), x.value());
-  write_parameters(net, by_name);
+  const auto pairs = values.pairs();
+  write_parameters(net, {pairs.begin(), pairs.end()});
 }
 
 }  // namespace use_gpu

@@ -67,9 +67,8 @@ void save_tensors(const std::map<std::string, at::Tensor>& tensors,
 template <std::same_as<at::Tensor> T>
 void save_tensors(const torch::OrderedDict<std::string, T>& tensors,
                   const std::filesystem::path& file) {
-  std::map<std::string, at::Tensor> by_name;
-  for (const auto& x : tensors) by_name.emplace(x.key(), x.value());
-  save_tensors(by_name, file);
+  const auto pairs = tensors.pairs();
+  save_tensors({pairs.begin(), pairs.end()}, file);
 }
 
 }  // namespace use_gpu

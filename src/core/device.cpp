@@ -4,7 +4,6 @@
 #include <ATen/DeviceAccelerator.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <use_gpu/errors.hpp>
 
 #include <algorithm>
 #include <limits>
@@ -44,10 +43,8 @@ c10::Device try_gpu(int index) {
   if (index < 0)
     throw DeviceError("try_gpu(" + std::to_string(index) + "): a GPU's index is at least 0.");
   if (index < num_gpus()) return gpu(index);
-  if (detail::log_enabled(LogLevel::debug)) {
-    detail::log_message(LogLevel::debug,
-                        "try_gpu(" + std::to_string(index) + "): not there, using the CPU");
-  }
+  detail::log_message(LogLevel::debug,
+                      "try_gpu(" + std::to_string(index) + "): not there, using the CPU");
   return cpu();
 }
 

@@ -2,14 +2,13 @@
 #include <use_gpu/memory.hpp>
 
 #include <ATen/Context.h>
+#include <c10/core/Allocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/DeviceGuard.h>
 #include <use_gpu/device.hpp>
-#include <use_gpu/errors.hpp>
 #include <use_gpu/gpu_info.hpp>
 
 #include <algorithm>
-#include <cstdio>
 #include <exception>
 #include <ostream>
 #include <string>
@@ -72,18 +71,8 @@ bool is_out_of_memory(const c10::Error& error) {
   return std::ranges::any_of(texts, [&](const char* part) { return text.find(part) != text.npos; });
 }
 
-// "512 B", "1.50 GiB": three digits at least.
 std::string text_of(const std::optional<std::uint64_t>& bytes) {
-  if (!bytes) return "-";
-  if (*bytes < 1024) return std::to_string(*bytes) + " B";
-  auto number = static_cast<double>(*bytes) / 1024;
-  const char* const units = "KMGTPE";
-  std::size_t unit = 0;
-  for (; number >= 1023.5; ++unit) number /= 1024;
-  const int decimals = number < 9.995 ? 2 : number < 99.95 ? 1 : 0;
-  char text[32];
-  std::snprintf(text, sizeof text, "%.*f %ciB", decimals, number, units[unit]);
-  return text;
+  return bytes ? c10::CachingAllocator::format_size(*bytes) : "-";
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 #include <use_gpu/module_ref.hpp>
 
 #include <torch/nn/module.h>
-#include <use_gpu/errors.hpp>
 
 namespace USE_GPU_EXPORT use_gpu {
 

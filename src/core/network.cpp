@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include <use_gpu/network.hpp>
 
-#include <c10/util/StringUtil.h>
 #include <torch/nn/module.h>
-#include <use_gpu/allow_transfers.hpp>
 #include <use_gpu/device.hpp>
-#include <use_gpu/errors.hpp>
 
 #include <algorithm>
 #include <ostream>
 #include <unordered_set>
 #include <utility>
 
+#include "core/copies/value_scope.hpp"
 #include "core/device_check.hpp"
 #include "core/messages/log_message.hpp"
 #include "core/messages/tensor_summary.hpp"
@@ -52,9 +50,7 @@ void place(ModuleRef net, c10::Device device, std::optional<at::ScalarType> dtyp
                         "place(" + detail::clipped(module.name(), 60) +
                             "): nothing registered: was register_module forgotten?");
   }
-  const c10::InferenceMode no_inference_mode(false);  // for modules that override to()
-  const at::NoGradGuard no_grad;
-  const AllowTransfers certain;
+  const detail::NewTensorScope scope;  // for modules that override to()
 
   // First the copies: they can fail (no memory, no kernel), but change nothing.
   std::vector<at::Tensor> moving;

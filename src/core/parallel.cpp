@@ -9,7 +9,6 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <use_gpu/device.hpp>
-#include <use_gpu/errors.hpp>
 
 #include <algorithm>
 #include <exception>

@@ -4,7 +4,6 @@
 #include <ATen/ATen.h>
 #include <use_gpu/allow_transfers.hpp>
 #include <use_gpu/device.hpp>
-#include <use_gpu/errors.hpp>
 
 #include <algorithm>
 #include <ostream>
@@ -64,7 +63,11 @@ void check_same_device(std::string_view operation, c10::ArrayRef<Operand> operan
   }
 }
 
-std::string describe(const at::Tensor& x) { return detail::summary(x); }
+std::string describe(const at::Tensor& x) {
+  if (!x.defined()) return "undefined tensor";
+  const auto layout = x.layout() == c10::kStrided ? "" : c10::str(' ', x.layout());
+  return c10::str(detail::dtype_and_shape(x), layout, " on ", x.device());
+}
 
 Shown show(const at::Tensor& x) { return {x}; }
 

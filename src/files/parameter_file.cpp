@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include <use_gpu/parameter_file.hpp>
 
-#include <c10/core/InferenceMode.h>
-#include <use_gpu/allow_transfers.hpp>
-
 #include <algorithm>
 #include <map>
 #include <unordered_set>
 
 #include "core/copies/flat_buffers.hpp"
+#include "core/copies/value_scope.hpp"
 #include "core/module_tensors/named_tensors.hpp"
 #include "core/module_tensors/parameter_differences.hpp"
 #include "core/module_tensors/pending_writes.hpp"
@@ -19,8 +17,7 @@ namespace USE_GPU_EXPORT use_gpu {
 namespace fs = std::filesystem;
 
 void save_parameters(ConstModuleRef net, const fs::path& file) {
-  const AllowTransfers certain;
-  const c10::InferenceMode inference;
+  const detail::ValueScope scope;
   const auto all = detail::named_tensors_of(net.get());
   detail::write_tensor_file("save_parameters", detail::on_host(all, "save_parameters"), file);
 }
@@ -37,8 +34,7 @@ LoadReport load_parameters(ModuleRef net, const fs::path& file, const LoadOption
       pending.refuse(first->second->name + " and " + stored.name + " are both renamed to " + name);
   }
   // Not around the caller's code.
-  const AllowTransfers certain;
-  const c10::InferenceMode inference;
+  const detail::ValueScope scope;
   LoadReport report;
   std::unordered_set<const at::TensorImpl*> loaded;
   for (const auto& [name, stored] : stored_as) {

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <use_gpu/tensor_file.hpp>
 
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/from_blob.h>
-#include <use_gpu/allow_transfers.hpp>
-#include <use_gpu/errors.hpp>
 
 #include <array>
 #include <cstring>
@@ -15,6 +12,7 @@
 #include <utility>
 
 #include "core/copies/bulk_copy.hpp"
+#include "core/copies/value_scope.hpp"
 #include "core/device_check.hpp"
 #include "core/messages/log_message.hpp"
 #include "core/module_tensors/named_tensors.hpp"
@@ -169,10 +167,7 @@ namespace USE_GPU_EXPORT use_gpu {
 
 std::map<std::string, at::Tensor> load_tensors(const std::filesystem::path& file,
                                                c10::Device device) {
-  const AllowTransfers certain;
-  // The caller may change the tensors, in inference mode or not.
-  const c10::InferenceMode no_inference_mode(false);
-  const at::NoGradGuard no_grad;
+  const detail::NewTensorScope scope;
   const auto present = detail::present_device(device);
   const detail::TensorFileReader reader("load_tensors", file);
   std::map<std::string, at::Tensor> tensors;
@@ -189,8 +184,7 @@ std::map<std::string, at::Tensor> load_tensors(const std::filesystem::path& file
 
 void save_tensors(const std::map<std::string, at::Tensor>& tensors,
                   const std::filesystem::path& file) {
-  const AllowTransfers certain;
-  const c10::InferenceMode inference;
+  const detail::ValueScope scope;
   detail::write_tensor_file("save_tensors", detail::on_host(tensors, "save_tensors"), file);
 }
 

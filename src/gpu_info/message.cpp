@@ -26,7 +26,7 @@ std::string with_short_words(std::string_view text, std::size_t most) {
 // Also a size, "1.50 GiB", and "-" where there is none.
 bool is_number(const std::string& text) {
   const auto unit = text.find_first_not_of("0123456789.");
-  return unit == text.npos || text == "-" || text.substr(unit) == " B" ||
+  return unit == text.npos || text == "-" || text.substr(unit) == " bytes" ||
          (text.size() == unit + 4 && text.ends_with("iB"));
 }
 

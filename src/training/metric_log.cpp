@@ -7,7 +7,7 @@
 #include <c10/core/InferenceMode.h>
 #include <c10/core/StreamGuard.h>
 #include <use_gpu/allow_transfers.hpp>
-#include <use_gpu/errors.hpp>
+#include <use_gpu/tensor.hpp>
 
 #include <array>
 #include <utility>
@@ -15,7 +15,6 @@
 #include "core/copies/flat_buffers.hpp"
 #include "core/device_check.hpp"
 #include "core/device_cuda.hpp"
-#include "core/messages/tensor_summary.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {
 namespace {
@@ -31,13 +30,12 @@ bool is_real_number(const at::Tensor& x) {
 
 void check(const at::Tensor& value, c10::Device device) {
   if (!is_real_number(value)) {
-    throw ArgumentError("MetricLog::push: one real number was expected, found " +
-                        detail::summary(value) +
+    throw ArgumentError("MetricLog::push: one real number was expected, found " + describe(value) +
                         ". Reduce it first, for example with x.mean(), or give it a value.");
   }
   if (value.device() != device) {
     throw DeviceMismatch("MetricLog::push: the log is on " + device.str() + ", value is " +
-                         detail::summary(value) +
+                         describe(value) +
                          ". Make the log where the values are computed: "
                          "use_gpu::MetricLog log(value.device()).");
   }

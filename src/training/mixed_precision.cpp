@@ -2,60 +2,33 @@
 #include <use_gpu/mixed_precision.hpp>
 
 #include <ATen/autocast_mode.h>
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
-#include <ATen/ops/_amp_update_scale.h>
-#include <ATen/ops/full.h>
-#include <ATen/ops/scalar_tensor.h>
 #include <torch/optim/lbfgs.h>
 #include <use_gpu/allow_transfers.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <memory>
 #include <set>
 #include <string>
-#include <utility>
+#include <vector>
 
-#include "core/device_check.hpp"
 #include "core/messages/log_message.hpp"
 
-namespace use_gpu::detail {
-namespace {
-thread_local OpenAutocast* innermost = nullptr;
-}
-
-// A scope in its thread's list, with what was there before it.
-struct OpenAutocast {
+// A scope, with what was there before it.
+struct use_gpu::detail::OpenAutocast {
   c10::DeviceType type;
-  OpenAutocast* outer = innermost;
   bool was_enabled = at::autocast::is_autocast_enabled(type);
   at::ScalarType former_dtype = at::autocast::get_autocast_dtype(type);
-  std::atomic<bool> has_lost_its_guard = false;  // which another thread has ended
 };
-
-namespace {
-// Ends what is left of this thread's scopes that were ended in another one.
-struct AutocastThreadEnd {
-  ~AutocastThreadEnd() {
-    for (auto** link = &innermost; *link != nullptr;) {
-      if ((*link)->has_lost_its_guard) {
-        delete std::exchange(*link, (*link)->outer);
-      } else {
-        link = &(*link)->outer;
-      }
-    }
-  }
-};
-}  // namespace
-
-}  // namespace use_gpu::detail
 
 namespace USE_GPU_EXPORT use_gpu {
 namespace {
 
-using detail::innermost, detail::OpenAutocast;
+// This thread's scopes, the innermost last, also those that another thread has ended; and whether the
+// thread is past them, in destructors of what is older.
+thread_local bool has_ended = false;
+thread_local struct OpenScopes : std::vector<std::shared_ptr<detail::OpenAutocast>> {
+  ~OpenScopes() { has_ended = true; }
+} open_scopes;
 
 // A number of no dimensions, also where new tensors are made on a GPU.
 at::Tensor on_host(float x) { return at::scalar_tensor(x, at::device(at::kCPU).dtype(at::kFloat)); }
@@ -71,35 +44,33 @@ AutocastGuard::AutocastGuard(c10::Device device, std::optional<at::ScalarType> d
     throw ArgumentError("AutocastGuard: " + std::string(c10::toString(*dtype)) +
                         " was given; autocast computes in float16 or bfloat16.");
   }
-  [[maybe_unused]] static thread_local const detail::AutocastThreadEnd thread_end;
-  own_ = innermost = new OpenAutocast{device.type()};
+  if (has_ended) return;
+  own_ = open_scopes.emplace_back(new detail::OpenAutocast{device.type()});
   at::autocast::set_autocast_dtype(own_->type, dtype.value_or(own_->former_dtype));
   at::autocast::set_autocast_enabled(own_->type, enabled);
   at::autocast::increment_nesting();
 }
 
 AutocastGuard::~AutocastGuard() {
-  OpenAutocast **link = &innermost, *inner = nullptr;  // the next one inside of this one
-  for (; *link != nullptr && *link != own_; link = &(*link)->outer) {
-    if ((*link)->type == own_->type) inner = *link;
-  }
-  if (*link == nullptr) {  // the list of its thread keeps it until that ends
-    own_->has_lost_its_guard = true;
+  if (has_ended) return;
+  const auto own = std::ranges::find(open_scopes, own_);
+  if (own == open_scopes.end()) {
     detail::log_message(
         LogLevel::warning,
         "AutocastGuard: a scope ends in another thread than it began in: it changes nothing "
         "here, and stays open there.");
     return;
   }
-  const std::unique_ptr<OpenAutocast> own(std::exchange(*link, own_->outer));
-  if (at::autocast::decrement_nesting() == 0 && !detail::is_exiting()) at::autocast::clear_cache();
-  if (inner != nullptr) {  // restores in its turn what was before this one
-    inner->was_enabled = own->was_enabled;
-    inner->former_dtype = own->former_dtype;
+  if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+  const auto inner = std::find_if(own + 1, open_scopes.end(),
+                                  [&](const auto& scope) { return scope->type == own_->type; });
+  if (inner != open_scopes.end()) {  // restores in its turn what was before this one
+    **inner = *own_;
   } else {
-    at::autocast::set_autocast_enabled(own->type, own->was_enabled);
-    at::autocast::set_autocast_dtype(own->type, own->former_dtype);
+    at::autocast::set_autocast_enabled(own_->type, own_->was_enabled);
+    at::autocast::set_autocast_dtype(own_->type, own_->former_dtype);
   }
+  open_scopes.erase(own);
 }
 
 GradScaler::GradScaler(GradScalerOptions options) : options_(options) {

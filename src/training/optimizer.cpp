@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "training/optimizer.hpp"
 
-#include <ATen/core/grad_mode.h>
 #include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
 #include <torch/optim/lbfgs.h>
 #include <torch/optim/rmsprop.h>
 #include <torch/optim/sgd.h>
-#include <use_gpu/allow_transfers.hpp>
 #include <use_gpu/device.hpp>
-#include <use_gpu/errors.hpp>
 #include <use_gpu/training.hpp>
 
 #include <algorithm>
@@ -19,8 +16,8 @@
 #include <map>
 #include <set>
 #include <tuple>
-#include <typeinfo>
 
+#include "core/copies/value_scope.hpp"
 #include "core/module_tensors/named_tensors.hpp"
 
 namespace use_gpu::detail {
@@ -107,12 +104,10 @@ Fields fields(optim::SGDOptions& o) {
 
 template <class Optimizer, class State, class Options>
 constexpr OptimizerKind kind(const char* name) {
-  return {name,
-          [](const optim::Optimizer& x) { return typeid(x) == typeid(Optimizer); },
+  return {name, typeid(Optimizer),
           []() -> std::unique_ptr<optim::OptimizerParamState> { return std::make_unique<State>(); },
           [](optim::OptimizerParamState& state) { return fields(static_cast<State&>(state)); },
-          [](optim::OptimizerOptions& options) { return fields(static_cast<Options&>(options)); },
-          !std::same_as<Optimizer, optim::LBFGS>};
+          [](optim::OptimizerOptions& options) { return fields(static_cast<Options&>(options)); }};
 }
 
 constexpr std::array k_kinds{
@@ -127,8 +122,8 @@ constexpr std::array k_kinds{
 }  // namespace
 
 const OptimizerKind& kind_of(const optim::Optimizer& optimizer, const char* function) {
-  const auto found =
-      std::ranges::find_if(k_kinds, [&](const auto& kind) { return kind.is(optimizer); });
+  const auto found = std::ranges::find_if(
+      k_kinds, [&](const auto& kind) { return kind.type == typeid(optimizer); });
   if (found != k_kinds.end()) return *found;
   throw ArgumentError(std::string(function) +
                       ": this optimizer is not one of LibTorch's (Adagrad, Adam, AdamW, LBFGS, "
@@ -161,8 +156,7 @@ namespace USE_GPU_EXPORT use_gpu {
 
 void place(torch::optim::Optimizer& optimizer) {
   const auto& kind = detail::kind_of(optimizer, "place");
-  const AllowTransfers certain;
-  const at::NoGradGuard no_grad;
+  const detail::NewTensorScope scope;
   std::map<std::string, std::pair<detail::Fields, std::vector<at::Tensor>>> moving;  // by where to
   detail::each_parameter(optimizer, [&](const at::Tensor& p, const std::string&) {
     const auto is_there = [&](const at::Tensor& x) { return same_device(x.device(), p.device()); };

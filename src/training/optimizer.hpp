@@ -1,22 +1,55 @@
 // SPDX-License-Identifier: MIT
 //
 // What LibTorch's optimizers keep, by name: each has its own type of state and of options, and
-// nothing that walks over them
-// but serialize(), into an archive that cannot be read without a file.
+// nothing that walks over them but serialize(), into an archive that cannot be read without a file.
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <torch/optim/optimizer.h>
 
 #include <deque>
 #include <functional>
 #include <memory>
 #include <string>
+#include <type_traits>
+#include <typeinfo>
 #include <vector>
 
-#include "training/field_value.hpp"
-
 namespace use_gpu::detail {
+
+/// Numbers, texts and tensors as the one kind of thing that a training file holds: tensors. A number
+/// has no dimensions, a text is bytes, an undefined tensor says that there is none.
+template <class T>
+at::Tensor to_value(const T& x) {
+  if constexpr (std::is_same_v<T, at::Tensor>) {
+    return x;
+  } else if constexpr (std::is_same_v<T, std::string>) {  // from_blob takes a non-const pointer
+    return at::from_blob(const_cast<char*>(x.data()), {std::ssize(x)}, at::kByte).clone();
+  } else if constexpr (requires { x.has_value(); }) {
+    return x ? to_value(*x) : at::Tensor();
+  } else {
+    constexpr auto dtype = c10::CppTypeToScalarType<T>::value;
+    return at::scalar_tensor(x, at::device(at::kCPU).dtype(dtype));
+  }
+}
+
+/// The reverse; false, and x is as it was, for a value that is none of x's type.
+template <class T>
+bool from_value(const at::Tensor& value, T& x) {
+  if constexpr (std::is_same_v<T, at::Tensor>) {
+    x = value;
+  } else if constexpr (requires { x.has_value(); }) {
+    if (value.defined()) return from_value(value, x ? *x : x.emplace());
+    x.reset();
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    if (!value.defined() || value.dim() != 1 || value.scalar_type() != at::kByte) return false;
+    x.assign(static_cast<const char*>(value.const_data_ptr()), value.nbytes());
+  } else {
+    constexpr auto dtype = c10::CppTypeToScalarType<T>::value;
+    if (!value.defined() || value.dim() != 0 || value.scalar_type() != dtype) return false;
+    x = value.template item<T>();
+  }
+  return true;
+}
 
 /// A member of a state, or of options, which it refers to, as tensors.
 struct Field {
@@ -51,13 +84,11 @@ using Fields = std::vector<Field>;
 
 struct OptimizerKind {
   const char* name;
-  bool (*is)(const torch::optim::Optimizer& optimizer);
+  const std::type_info& type;
   std::unique_ptr<torch::optim::OptimizerParamState> (*make_state)();
   /// Of a parameter, and of a group; those of an optimizer of this kind.
   Fields (*state)(torch::optim::OptimizerParamState& state);
   Fields (*options)(torch::optim::OptimizerOptions& options);
-  /// Whether each tensor is shaped like its parameter. Else there is one state, for all parameters.
-  bool is_elementwise;
 };
 
 /// How the names of a group's options begin in a training file.

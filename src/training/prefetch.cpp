@@ -7,7 +7,6 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <use_gpu/allow_transfers.hpp>
 #include <use_gpu/device.hpp>
-#include <use_gpu/errors.hpp>
 
 #include <string>
 #include <utility>

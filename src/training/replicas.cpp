@@ -2,20 +2,17 @@
 #include <use_gpu/replicas.hpp>
 
 #include <ATen/MemoryOverlap.h>
-#include <ATen/ops/zeros_like.h>
 #include <torch/nn/module.h>
-#include <use_gpu/allow_transfers.hpp>
 #include <use_gpu/device.hpp>
-#include <use_gpu/errors.hpp>
 #include <use_gpu/network.hpp>
 #include <use_gpu/tensor.hpp>
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 
 #include "core/copies/bulk_copy.hpp"
 #include "core/copies/each_copy.hpp"
+#include "core/copies/value_scope.hpp"
 #include "core/device_check.hpp"
 #include "core/module_tensors/named_tensors.hpp"
 #include "core/module_tensors/parameter_differences.hpp"
@@ -177,8 +174,7 @@ USE_GPU_EXPORT void detail::mirror_modules(const std::vector<c10::Device>& devic
   while (made.size() < present.size()) made.push_back(make());
   const auto nets = distinct_modules("mirror", made);
   const auto structures = matching_structures(nets);
-  const at::NoGradGuard no_grad;
-  const AllowTransfers certain;
+  const detail::NewTensorScope scope;
   make_equal(nets, structures, present);
 }
 
@@ -198,10 +194,7 @@ USE_GPU_EXPORT void detail::average_gradients_of(const std::vector<ModuleRef>& r
   });
   if (names.empty()) return;
 
-  // Gradients made in inference mode would refuse the next backward pass.
-  const c10::InferenceMode no_inference_mode(false);
-  const at::NoGradGuard no_grad;
-  const AllowTransfers certain;
+  const detail::NewTensorScope scope;  // for gradients that are not there yet
   std::vector<Tensors> gradients;
   detail::Differences differences;
   for (const auto& all : parameters) {
@@ -247,7 +240,7 @@ USE_GPU_EXPORT void detail::copy_buffers_of(const std::vector<ModuleRef>& replic
     }
   }
   detail::throw_if_any(what, std::move(differences));
-  const AllowTransfers certain;
+  const detail::ValueScope scope;
   detail::bulk_copy(copies.values, copies.targets);
 }
 

@@ -5,12 +5,7 @@
 // "optimizer.<group>.<index>.<field>"; "generator.cpu", "generator.cuda.<place>"; "step"; "scaler.scale".
 #include <use_gpu/training.hpp>
 
-#include <ATen/Context.h>
-#include <ATen/core/Generator.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
-#include <c10/core/InferenceMode.h>
-#include <use_gpu/allow_transfers.hpp>
+#include <torch/optim/lbfgs.h>
 #include <use_gpu/device.hpp>
 #include <use_gpu/network.hpp>
 #include <use_gpu/tensor.hpp>
@@ -18,6 +13,7 @@
 #include <map>
 #include <mutex>
 
+#include "core/copies/value_scope.hpp"
 #include "core/messages/tensor_summary.hpp"
 #include "core/module_tensors/named_tensors.hpp"
 #include "core/module_tensors/pending_writes.hpp"
@@ -169,8 +165,7 @@ void save_training(ConstModuleRef net, const Optimizer& optimizer, const Trainin
                    const std::filesystem::path& file) {
   const auto& kind = detail::kind_of(optimizer, "save_training");
   const auto network = detail::named_tensors_of(net.get());
-  const AllowTransfers certain;
-  const c10::InferenceMode inference;
+  const detail::ValueScope scope;
   NamedTensors all{{"optimizer.kind", detail::to_value(std::string(kind.name))}};
   detail::Differences differences;
   auto counts = state;
@@ -197,8 +192,7 @@ TrainingState load_training(ModuleRef net, Optimizer& optimizer,
                             const std::filesystem::path& file) {
   const auto& kind = detail::kind_of(optimizer, "load_training");
   auto& groups = optimizer.param_groups();
-  const AllowTransfers certain;
-  const c10::InferenceMode inference;
+  const detail::ValueScope scope;
   Loading loading(file, net.get());
   loading.take_network();
   TrainingState state;
@@ -225,9 +219,10 @@ TrainingState load_training(ModuleRef net, Optimizer& optimizer,
     if (!is_same_kind || !loading.has(start)) return;
     auto& own = states[p.unsafeGetTensorImpl()] = kind.make_state();
     std::optional<std::int64_t> elements;
-    if (!kind.is_elementwise) elements = 0;
-    for (const auto& x : groups[0].params())
-      if (elements) *elements += x.numel();
+    if (kind.type == typeid(torch::optim::LBFGS)) {  // one state, of all parameters
+      elements = 0;
+      for (const auto& x : groups[0].params()) *elements += x.numel();
+    }
     loading.take_fields(start, kind.state(*own), p, elements);
   });
 

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "transfers/call_stack.hpp"
 
-#include <c10/util/Exception.h>
-#include <c10/util/StringUtil.h>
-#include <c10/util/Type.h>
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <torch/csrc/autograd/anomaly_mode.h>

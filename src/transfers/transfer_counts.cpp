@@ -6,7 +6,6 @@
 #include <iterator>
 #include <ostream>
 #include <tuple>
-#include <utility>
 
 #include "gpu_info/message.hpp"
 

@@ -6,7 +6,6 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/SmallVector.h>
 #include <torch/library.h>
-#include <use_gpu/errors.hpp>
 
 #include <algorithm>
 #include <array>

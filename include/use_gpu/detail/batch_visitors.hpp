@@ -9,10 +9,9 @@
 
 #include <concepts>
 #include <cstddef>
-#include <cstdint>
-#include <optional>
 #include <type_traits>
 #include <unordered_map>
+#include <vector>
 
 namespace USE_GPU_EXPORT use_gpu {
 namespace detail {
@@ -48,26 +47,20 @@ struct BatchMover {
   }
 };
 
-/// The rows of a batch's tensors, counted to divide them.
-class RowCounter {
- public:
-  /// ArgumentError if x has another number of rows than those before, or no dimension 0.
-  at::Tensor operator()(const at::Tensor& x);
+/// The tensors of a batch.
+struct BatchTensors {
+  std::vector<at::Tensor> all = {};
+
+  at::Tensor operator()(const at::Tensor& x) { return all.emplace_back(x); }
   template <class T>
   T operator()(const T&) {
     static_assert(std::is_void_v<T>,
                   "use_gpu::split_batch: this type holds no tensors that are known");
   }
-
-  /// ArgumentError if there are no parts, or there was no tensor.
-  void check(std::size_t parts) const;
-
-  /// The rows of x in this one of so many parts: a view.
-  static at::Tensor part_of(const at::Tensor& x, std::size_t part, std::size_t parts);
-
- private:
-  std::optional<std::int64_t> rows_;
 };
+
+/// ArgumentError unless there are parts, and tensors, of as many rows each.
+void check_divisible(at::TensorList tensors, std::size_t parts);
 
 }  // namespace detail
 

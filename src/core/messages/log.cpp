@@ -44,10 +44,4 @@ void log_message(LogLevel level, std::string_view text) noexcept try {
 } catch (...) {  // a log that cannot be written must not end the program
 }
 
-bool log_enabled(LogLevel level) noexcept try {
-  return level != LogLevel::off && logger().should_log(to_spdlog(level));
-} catch (...) {
-  return false;
-}
-
 }  // namespace use_gpu::detail

@@ -14,7 +14,4 @@ namespace use_gpu::detail {
 /// Threads: any.
 void log_message(LogLevel level, std::string_view text) noexcept;
 
-/// Whether a message of that level would be written: check before building a long text.
-[[nodiscard]] bool log_enabled(LogLevel level) noexcept;
-
 }  // namespace use_gpu::detail

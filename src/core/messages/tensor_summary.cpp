@@ -12,12 +12,6 @@ std::string dtype_and_shape(const at::Tensor& x) {
   return c10::str(dtype, x.sizes());
 }
 
-std::string summary(const at::Tensor& x) {
-  if (!x.defined()) return "undefined tensor";
-  const auto layout = x.layout() == c10::kStrided ? "" : c10::str(' ', x.layout());
-  return c10::str(dtype_and_shape(x), layout, " on ", x.device());
-}
-
 std::size_t bytes_of(const at::Tensor& x) {
   if (x.layout() == c10::kStrided) return x.nbytes();
   if (x.layout() == c10::kSparse) return x._values().nbytes() + x._indices().nbytes();

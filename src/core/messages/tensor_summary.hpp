@@ -12,9 +12,6 @@ namespace use_gpu::detail {
 /// "float32[2, 3]".
 [[nodiscard]] std::string dtype_and_shape(const at::Tensor& x);
 
-/// "float32[2, 3] on cuda:1", with the layout if it is not strided; or "undefined tensor".
-[[nodiscard]] std::string summary(const at::Tensor& x);
-
 /// The bytes of the values and, in sparse layouts, of the indices; in opaque layouts, of the
 /// elements. Tensor::nbytes() throws for sparse ones.
 [[nodiscard]] std::size_t bytes_of(const at::Tensor& x);

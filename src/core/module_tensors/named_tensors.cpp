@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "core/module_tensors/named_tensors.hpp"
 
-#include <ATen/ops/empty_like.h>
-#include <c10/core/InferenceMode.h>
 #include <torch/nn/module.h>
 
 #include <unordered_map>

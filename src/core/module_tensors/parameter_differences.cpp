@@ -4,6 +4,7 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/empty.h>
 #include <use_gpu/errors.hpp>
+#include <use_gpu/tensor.hpp>
 
 #include <unordered_map>
 #include <utility>
@@ -106,7 +107,7 @@ Differences differences_between(const std::vector<NamedTensors>& replicas,
       if (!x.defined()) continue;
       const auto& y = found->second;
       if (x.scalar_type() != y.scalar_type() || x.sizes() != y.sizes()) {
-        differences.push_back(name + " is " + summary(x) + " in replica 0, but " + summary(y) +
+        differences.push_back(name + " is " + describe(x) + " in replica 0, but " + describe(y) +
                               " in " + replica_name(i));
       } else if (ties.at(x.unsafeGetTensorImpl()) != other_ties.at(y.unsafeGetTensorImpl())) {
         differences.push_back(name + " is tied to other names in replica 0 than in " +

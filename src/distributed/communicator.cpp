@@ -109,7 +109,9 @@ void Communicator::all_reduce(const at::Tensor& x, ReduceOp how) {
   state_->call("all_reduce", x, how);
 }
 void Communicator::broadcast(const at::Tensor& x, int root) { state_->call("broadcast", x, root); }
-void Communicator::barrier() { state_->compare_calls("barrier", "barrier"); }
+void Communicator::barrier() {
+  state_->compare("barrier", [] { return detail::Call{"barrier"}; });
+}
 
 Backend Communicator::backend() {
   auto& s = *state_;

@@ -32,15 +32,15 @@ namespace {
 constexpr const char* k_name = "DistributedDataParallel";
 
 // All that the ranks must have in common beside what broadcast_parameters compares.
-std::string description(const detail::Trained& trained) {
-  std::ostringstream text;
+detail::Facts trained_facts(const detail::Trained& trained) {
+  detail::Facts facts;
   for (std::size_t i = 0; i < trained.names.size(); ++i) {
     const auto& x = trained.parameters[i];
-    text << trained.names[i] << '\0' << detail::dtype_and_shape(x) << " with strides "
-         << x.strides() << (trained.have_sparse_gradients[i] ? " and a sparse gradient" : "")
-         << '\0';
+    facts.emplace_back(trained.names[i],
+                       detail::dtype_and_shape(x) + c10::str(" with strides ", x.strides()) +
+                           (trained.have_sparse_gradients[i] ? " and a sparse gradient" : ""));
   }
-  return text.str();
+  return facts;
 }
 
 // Outputs that the loss does not use have no gradient, but the parameters behind them are still told
@@ -151,23 +151,14 @@ detail::DistributedSteps::DistributedSteps(ModuleRef net, Communicator& group,
   auto& s = *state_;
   const DefaultDeviceGuard on_host(cpu());  // where Reducer writes what it allocates
   const c10::InferenceMode no_inference_mode(false);
-  std::string facts;
-  std::exception_ptr own;  // thrown when the others have been told
-  try {
-    s.take(net.get());
-    facts = description(s.trained);
-  } catch (...) {
-    own = std::current_exception();
-  }
   const auto choice = "bucket_bytes " +
                       (options.bucket_bytes ? std::to_string(*options.bucket_bytes) : "unset") +
                       (options.find_unused_parameters ? ", find_unused_parameters" : "") +
                       (options.broadcast_buffers ? ", broadcast_buffers" : "");
-  s.group.compare_networks(k_name, std::string(k_name) + " with " + choice, facts,
-                           "the ranks' networks differ in the names, order, shapes, dtypes or "
-                           "strides of the parameters that require a gradient (build the same on "
-                           "every rank)",
-                           own);
+  s.group.compare(k_name, [&] {
+    s.take(net.get());
+    return Call{std::string(k_name) + " with " + choice, trained_facts(s.trained)};
+  });
   broadcast_parameters(net, group);
 }
 

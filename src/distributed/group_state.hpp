@@ -9,7 +9,10 @@
 
 #include <exception>
 #include <functional>
+#include <optional>
+#include <string>
 
+#include "core/module_tensors/parameter_differences.hpp"
 #include "distributed/rendezvous.hpp"
 #include "distributed/wire_tensor.hpp"
 
@@ -17,10 +20,11 @@ namespace use_gpu::detail {
 
 using Backend = c10::intrusive_ptr<c10d::Backend>;
 
-/// What the comparison found.
-struct CallComparison {
-  bool same_network, same_choice;
-  int refusing_rank;  // the highest; -1 if none refuses
+/// What the ranks compare before they send anything else.
+struct Call {
+  std::string text = {};              // what must agree of the call itself
+  std::optional<Facts> network = {};  // what must agree of a network, if it is a call for one
+  std::string choice = {};            // what may differ
 };
 
 /// What join() found and made.
@@ -47,22 +51,12 @@ class GroupState : public Membership {
   void call(const std::string& operation, const at::Tensor& x, Collective what);
 
   /// The first message of every call, small and always of the same size: with different sizes Gloo
-  /// ends the process, with different dtypes values are wrong. ArgumentError on every rank unless
-  /// all make the same call; the caller checks the rest. `network` has for each tensor its name, a
-  /// zero, what has to agree, a zero.
-  CallComparison compare_calls(const std::string& operation, const std::string& call,
-                               const std::string& network = {}, const std::string& choice = {},
-                               bool refuses = false);
-
-  /// So that the others get an error too where this rank throws before the comparison.
-  void refuse(const std::string& operation);
-
-  /// compare_calls, and ParameterError on every rank if the networks differ: it begins with `what` and
-  /// names each difference from rank 0. If one rank has an error of its `own`, that is thrown there,
-  /// and a ParameterError on the others. Returns whether all made the same choice.
-  bool compare_networks(const std::string& operation, const std::string& call,
-                        const std::string& network, const std::string& what,
-                        const std::exception_ptr& own, const std::string& choice = {});
+  /// ends the process, with different dtypes values are wrong. The ranks compare what `prepare`
+  /// returns; the result is whether all made the same choice. What `prepare` throws is thrown here
+  /// once the others know. On every rank: ArgumentError unless all make the same call;
+  /// ParameterError, which names each difference from rank 0, if networks differ, and on the other
+  /// ranks where one cannot take part in a call for a network.
+  bool compare(const std::string& operation, const std::function<Call()>& prepare);
 
   /// What a rank does once the calls are compared; nothing in a group of one. If it throws, the rank
   /// leaves, so that none waits.
@@ -95,8 +89,7 @@ class GroupState : public Membership {
   std::string failure;  // why the group is no longer usable
 
  private:
-  void throw_differences(const std::string& operation, const std::string& what,
-                         const std::string& network);
+  void throw_differences(const std::string& operation, const std::string& network);
 };
 
 }  // namespace use_gpu::detail

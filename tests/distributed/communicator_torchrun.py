@@ -242,7 +242,7 @@ def taken_port():
     with socket.create_server(("127.0.0.1", 0)) as server:
         statuses, outputs = ranks("Fault.CannotJoin", count=2, port=server.getsockname()[1])
     expect(statuses == [0, 0], "exit statuses")
-    expect_said(outputs[0], "the port is taken")
+    expect_said(outputs[0], "cannot listen there (Address already in use)")
     expect_said(outputs[1], "has not answered")
 
 

@@ -74,9 +74,9 @@ class DistributedDataParallel {
 
   /// net->forward(args...), in inference and evaluation too.
   ///
-  /// Throws: ParameterError, with the names (at most 100) in differences(), if parameters had no part
-  /// in the last step and find_unused_parameters is false, or if the network has another device, dtype
-  /// or shape by now; ArgumentError if find_unused_parameters is true and the output has no tensor, or a
+  /// Throws: ParameterError, with the names in differences(), if parameters had no part in the last
+  /// step and find_unused_parameters is false, or if the network has another device, dtype or shape by
+  /// now; ArgumentError if find_unused_parameters is true and the output has no tensor, or a
   /// type that batch.hpp does not list. This rank has left the group then; what the others get is
   /// said above.
   template <class... Args>

@@ -24,6 +24,7 @@
 #include "core/messages/tensor_summary.hpp"
 #include "core/module_tensors/named_tensors.hpp"
 #include "distributed/group_state.hpp"
+#include "distributed/nccl_backend_cuda.hpp"
 #include "distributed/reducer.hpp"
 #include "distributed/wire_tensor.hpp"
 
@@ -171,6 +172,9 @@ detail::DistributedSteps::DistributedSteps(ModuleRef net, Communicator& group,
   s.group.compare(k_name, [&] {
     s.take(net.get());
     return Call{std::string(k_name) + " with " + choice, trained_facts(s.trained)};
+  });
+  s.group.take_part(k_name, [&] {
+    if (s.group.nccl && !s.group.watched_nccl) s.group.watched_nccl = make_watched_nccl(s.group);
   });
   broadcast_parameters(net, group);
 }

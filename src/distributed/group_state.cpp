@@ -49,7 +49,10 @@ c10::intrusive_ptr<c10d::Work> start(c10d::Backend& backend, const at::Tensor& w
 GroupState::~GroupState() {
   if (!nccl) return;
   try {  // NCCL shuts down together with its peers; a dead one never does
-    auto left = on_own_thread([nccl = nccl] { nccl->shutdown(); });
+    auto left = on_own_thread([nccl = nccl, watched = watched_nccl] {
+      if (watched) watched->shutdown();
+      nccl->shutdown();
+    });
     const auto patience = std::min<std::chrono::milliseconds>(timeout, std::chrono::seconds(10));
     if (left.wait_for(patience) == std::future_status::ready) {
       left.get();
@@ -201,7 +204,9 @@ void GroupState::leave(const std::string& why) {
   failure = why;
   try {
     gloo.reset();  // closes connections; NCCL's abort may wait for ranks that did not notice yet
-    if (const auto leaving = std::exchange(nccl, nullptr)) leaving->abort();
+    for (auto* const backend : {&watched_nccl, &nccl}) {
+      if (const auto leaving = std::exchange(*backend, nullptr)) leaving->abort();
+    }
   } catch (const std::exception& error) {
     log_message(LogLevel::error, "Communicator: " + error_cause(error));
   }

@@ -33,8 +33,9 @@ struct Membership {
   std::chrono::milliseconds timeout;
   int rank = 0;
   std::vector<Peer> peers = {{}};
-  Backend gloo = {};  // in a group of one: null until first use
-  Backend nccl = {};  // where each rank has a CUDA GPU
+  Backend gloo = {};          // in a group of one: null until first use
+  Backend nccl = {};          // where each rank has a CUDA GPU
+  Backend watched_nccl = {};  // beside it, once it was needed
 
   [[nodiscard]] int size() const { return static_cast<int>(peers.size()); }
   [[nodiscard]] const Peer& self() const { return peers[static_cast<std::size_t>(rank)]; }

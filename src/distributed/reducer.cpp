@@ -16,8 +16,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "distributed/nccl_backend_cuda.hpp"
-
 namespace use_gpu::detail {
 namespace {
 
@@ -39,18 +37,22 @@ class LimitedWork final : public c10d::Work {
   GroupState& group_;
 };
 
-class LimitedGloo final : public c10d::Backend {
+// What Reducer sends by: Gloo, or NCCL that is watched.
+class ReducerBackend final : public c10d::Backend {
  public:
-  explicit LimitedGloo(GroupState& group) : Backend(group.rank, group.size()), group_(group) {}
-  [[nodiscard]] const std::string getBackendName() const override { return "gloo"; }
+  ReducerBackend(GroupState& group, bool is_nccl)
+      : Backend(group.rank, group.size()), group_(group), is_nccl_(is_nccl) {}
+  [[nodiscard]] const std::string getBackendName() const override {
+    return is_nccl_ ? "nccl" : "gloo";
+  }
   c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& x,
                                            const c10d::AllreduceOptions& options) override {
-    return start([&](c10d::Backend& gloo) { return gloo.allreduce(x, options); });
+    return start([&](c10d::Backend& backend) { return backend.allreduce(x, options); });
   }
   c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>& x,
                                            const c10d::BroadcastOptions& options) override {
-    std::vector<at::Tensor> bytes{x.at(0).view(at::kByte)};  // Gloo has few dtypes
-    return start([&](c10d::Backend& gloo) { return gloo.broadcast(bytes, options); });
+    std::vector<at::Tensor> bytes{x.at(0).view(at::kByte)};  // both have few dtypes
+    return start([&](c10d::Backend& backend) { return backend.broadcast(bytes, options); });
   }
 
  private:
@@ -58,6 +60,7 @@ class LimitedGloo final : public c10d::Backend {
   c10::intrusive_ptr<c10d::Work> start(const Call& call) try {
     const AllowTransfers certain;  // Gloo takes a GPU's tensors through host memory
     group_.throw_if_lost(k_operation);
+    if (is_nccl_) return call(*group_.watched_nccl);
     return c10::make_intrusive<LimitedWork>(call(*group_.gloo), group_);
   } catch (const std::exception& error) {
     if (group_.failure.empty()) group_.lose(k_operation, error);
@@ -65,13 +68,15 @@ class LimitedGloo final : public c10d::Backend {
   }
 
   GroupState& group_;
+  bool is_nccl_;
 };
 
 // Averages Reducer's buckets by Gloo to the same bits as Reducer itself, which would wait without a
 // time-out. Of each bucket, by its index: what is under way, and its values.
 class GlooAverages final : public c10d::CommHookInterface {
  public:
-  explicit GlooAverages(GroupState& group) : gloo_(c10::make_intrusive<LimitedGloo>(group)) {}
+  explicit GlooAverages(GroupState& group)
+      : gloo_(c10::make_intrusive<ReducerBackend>(group, /*is_nccl=*/false)) {}
 
   c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
     auto& values = bucket.getBufferRef();
@@ -94,7 +99,7 @@ class GlooAverages final : public c10d::CommHookInterface {
   }
 
  private:
-  c10::intrusive_ptr<LimitedGloo> gloo_;
+  c10::intrusive_ptr<ReducerBackend> gloo_;
   std::map<std::int64_t, std::pair<c10::intrusive_ptr<c10d::Work>, at::Tensor>> started_;
 };
 
@@ -103,14 +108,12 @@ class GlooAverages final : public c10d::CommHookInterface {
 c10::intrusive_ptr<c10d::ProcessGroup> reducer_processes(GroupState& group) {
   using Type = c10d::ProcessGroup::BackendType;
   auto processes = c10::make_intrusive<c10d::ProcessGroup>(group.rank, group.size());
-  const Backend gloo = c10::make_intrusive<LimitedGloo>(group);
-  processes->setBackend(c10::kCPU, Type::GLOO, gloo);
-  if (group.nccl) {
-    processes->setBackend(c10::kCUDA, Type::NCCL, watched(group.nccl));
-  } else if (!group.device.is_cpu()) {
-    processes->setBackend(group.device.type(), Type::GLOO, gloo);
-  }
-  processes->setDefaultBackend(group.nccl ? Type::NCCL : Type::GLOO);
+  const bool is_nccl = group.nccl != nullptr;
+  const auto type = is_nccl ? Type::NCCL : Type::GLOO;
+  const auto backend = [&](bool nccl) { return c10::make_intrusive<ReducerBackend>(group, nccl); };
+  processes->setBackend(c10::kCPU, Type::GLOO, backend(false));
+  if (!group.device.is_cpu()) processes->setBackend(group.device.type(), type, backend(is_nccl));
+  processes->setDefaultBackend(type);
   return processes;
 }
 

@@ -151,15 +151,22 @@ void GroupState::take_part(const std::string& operation, const std::function<voi
 void GroupState::send(const std::string& operation, const at::Tensor& wire, const at::Tensor& x,
                       Collective what) {
   const bool on_nccl = by_nccl(wire);
-  c10::intrusive_ptr<c10d::Work> work;
-  try {
-    work = start(on_nccl ? *nccl : *gloo, wire, what, timeout);
-  } catch (const std::exception& error) {
-    lose(operation, error);
-  }
+  const auto work =
+      begin(operation, [&] { return start(on_nccl ? *nccl : *gloo, wire, what, timeout); });
   finish(operation, work, on_nccl);
   if (what == Collective(ReduceOp::mean)) wire.div_(size());
   if (what != Collective(rank)) from_wire(wire, x);
+}
+
+c10::intrusive_ptr<c10d::Work> GroupState::begin(
+    const std::string& operation, const std::function<c10::intrusive_ptr<c10d::Work>()>& work) {
+  throw_if_lost(operation);
+  const AllowTransfers certain;  // Gloo takes a GPU's tensors through host memory
+  try {
+    return work();
+  } catch (const std::exception& error) {
+    lose(operation, error);
+  }
 }
 
 void GroupState::finish(const std::string& operation, const c10::intrusive_ptr<c10d::Work>& work,

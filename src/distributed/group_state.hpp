@@ -80,16 +80,17 @@ class GroupState : public Membership {
   /// CommunicatorError if the group is no longer usable.
   void throw_if_lost(const std::string& operation) const;
 
-  /// Returns when the work is done, which `operation` started. If it fails, or its time is over, the
-  /// rank leaves, with a CommunicatorError.
+  /// The work that `work` starts. If it cannot, the rank leaves, with a CommunicatorError.
+  c10::intrusive_ptr<c10d::Work> begin(const std::string& operation,
+                                       const std::function<c10::intrusive_ptr<c10d::Work>()>& work);
+  /// Returns when that is done. If it fails, or its time is over, the same.
   void finish(const std::string& operation, const c10::intrusive_ptr<c10d::Work>& work,
               bool on_nccl);
-  /// The same for what could not even be started.
-  [[noreturn]] void lose(const std::string& operation, const std::exception& error);
 
   std::string failure;  // why the group is no longer usable
 
  private:
+  [[noreturn]] void lose(const std::string& operation, const std::exception& error);
   void throw_differences(const std::string& operation, const std::string& network);
 };
 

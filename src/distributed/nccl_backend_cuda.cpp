@@ -21,23 +21,17 @@ using c10d::ProcessGroupNCCL;
 // peer is lost, is given nothing to watch; nor does it ask the store, which may be gone.
 class WaitingNccl final : public ProcessGroupNCCL {
  public:
-  WaitingNccl(const Membership& own, const c10::intrusive_ptr<c10d::Store>& store,
-              c10::intrusive_ptr<Options> options)
-      : ProcessGroupNCCL(store, own.rank, own.size(), std::move(options)) {
+  WaitingNccl(const Membership& own, const c10::intrusive_ptr<c10d::Store>& store)
+      : ProcessGroupNCCL(store, own.rank, own.size()) {
     blockingWait_ = true;
     heartbeatMonitor_->stop();
   }
 };
 
-c10::intrusive_ptr<ProcessGroupNCCL::Options> options_of(const Membership& own) {
-  auto options = ProcessGroupNCCL::Options::create();
-  options->timeout = own.timeout;
-  return options;
-}
-
 // NCCL waits for its peers without a time-out, and aborting it may wait for the same lock: the
 // thread is left alone then.
 Backend connected(const c10::intrusive_ptr<ProcessGroupNCCL>& nccl, const Membership& own) {
+  nccl->setTimeout(own.timeout);
   nccl->setBoundDeviceId(own.device);
   auto done =
       on_own_thread([nccl, device = own.device] { nccl->eagerConnectSingleDevice(device); });
@@ -61,14 +55,14 @@ Backend make_nccl(const Membership& own, const c10::intrusive_ptr<c10d::Store>& 
     throw std::runtime_error(
         "use_gpu was built with another nccl.h than LibTorch; build it with LibTorch's");
   }
-  return connected(c10::make_intrusive<WaitingNccl>(own, store, options_of(own)), own);
+  return connected(c10::make_intrusive<WaitingNccl>(own, store), own);
 }
 
 Backend make_watched_nccl(const Membership& own) {
-  auto options = options_of(own);
+  auto options = ProcessGroupNCCL::Options::create();
   options->split_from = c10::static_intrusive_pointer_cast<ProcessGroupNCCL>(own.nccl);
   options->split_color = 0;
-  const auto no_store = c10::make_intrusive<c10d::HashStore>();  // what is split asks none
+  const auto no_store = c10::make_intrusive<c10d::HashStore>();  // what is split needs none
   return connected(
       c10::make_intrusive<ProcessGroupNCCL>(no_store, own.rank, own.size(), std::move(options)),
       own);

@@ -5,10 +5,8 @@
 #include <torch/nn/module.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/csrc/distributed/c10d/comm.hpp>
-#include <use_gpu/allow_transfers.hpp>
 
 #include <algorithm>
-#include <exception>
 #include <limits>
 #include <map>
 #include <set>
@@ -21,23 +19,7 @@ namespace {
 
 constexpr const char* k_operation = "DistributedDataParallel";
 
-// A work of Gloo's that is waited for as the group's own calls are.
-class LimitedWork final : public c10d::Work {
- public:
-  LimitedWork(c10::intrusive_ptr<c10d::Work> work, GroupState& group)
-      : Work(group.rank), work_(std::move(work)), group_(group) {}
-
-  bool wait(std::chrono::milliseconds) override {
-    group_.finish(k_operation, work_, /*on_nccl=*/false);
-    return true;
-  }
-
- private:
-  c10::intrusive_ptr<c10d::Work> work_;
-  GroupState& group_;
-};
-
-// What Reducer sends by: Gloo, or NCCL that is watched.
+// What Reducer sends by: Gloo, for whose work its callers wait here, or NCCL that is watched.
 class ReducerBackend final : public c10d::Backend {
  public:
   ReducerBackend(GroupState& group, bool is_nccl)
@@ -47,24 +29,21 @@ class ReducerBackend final : public c10d::Backend {
   }
   c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& x,
                                            const c10d::AllreduceOptions& options) override {
-    return start([&](c10d::Backend& backend) { return backend.allreduce(x, options); });
+    return run([&](c10d::Backend& backend) { return backend.allreduce(x, options); });
   }
   c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>& x,
                                            const c10d::BroadcastOptions& options) override {
     std::vector<at::Tensor> bytes{x.at(0).view(at::kByte)};  // both have few dtypes
-    return start([&](c10d::Backend& backend) { return backend.broadcast(bytes, options); });
+    return run([&](c10d::Backend& backend) { return backend.broadcast(bytes, options); });
   }
 
  private:
-  template <class Call>
-  c10::intrusive_ptr<c10d::Work> start(const Call& call) try {
-    const AllowTransfers certain;  // Gloo takes a GPU's tensors through host memory
-    group_.throw_if_lost(k_operation);
-    if (is_nccl_) return call(*group_.watched_nccl);
-    return c10::make_intrusive<LimitedWork>(call(*group_.gloo), group_);
-  } catch (const std::exception& error) {
-    if (group_.failure.empty()) group_.lose(k_operation, error);
-    throw;
+  template <class Start>
+  c10::intrusive_ptr<c10d::Work> run(const Start& start) {
+    const auto work = group_.begin(
+        k_operation, [&] { return start(is_nccl_ ? *group_.watched_nccl : *group_.gloo); });
+    if (!is_nccl_) group_.finish(k_operation, work, /*on_nccl=*/false);
+    return work;
   }
 
   GroupState& group_;
@@ -75,18 +54,18 @@ class ReducerBackend final : public c10d::Backend {
 // time-out. Of each bucket, by its index: what is under way, and its values.
 class GlooAverages final : public c10d::CommHookInterface {
  public:
-  explicit GlooAverages(GroupState& group)
-      : gloo_(c10::make_intrusive<ReducerBackend>(group, /*is_nccl=*/false)) {}
+  explicit GlooAverages(GroupState& group) : group_(group) {}
 
   c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
     auto& values = bucket.getBufferRef();
     // As Reducer: mul_(number) would round it to bfloat16 first.
-    const double size = gloo_->getSize();
+    const double size = group_.size();
     values.is_sparse() ? values.div_(size)
                        : values.mul_(at::native::wrapped_scalar_tensor(1 / size));
     std::vector<at::Tensor> tensors{values};
     const auto index = static_cast<std::int64_t>(bucket.getIndex());
-    started_[index] = {gloo_->allreduce(tensors, {}), values};
+    started_[index] = {
+        group_.begin(k_operation, [&] { return group_.gloo->allreduce(tensors, {}); }), values};
     auto future = c10::make_intrusive<c10::ivalue::Future>(c10::IntType::get());
     future->markCompleted(index);  // the wait is in parseHookResult, in the backward pass's thread
     return future;
@@ -94,12 +73,12 @@ class GlooAverages final : public c10d::CommHookInterface {
 
   at::Tensor parseHookResult(const c10::IValue& index) override {
     const auto [work, values] = started_.extract(index.toInt()).mapped();
-    work->wait();
+    group_.finish(k_operation, work, /*on_nccl=*/false);
     return values;
   }
 
  private:
-  c10::intrusive_ptr<ReducerBackend> gloo_;
+  GroupState& group_;
   std::map<std::int64_t, std::pair<c10::intrusive_ptr<c10d::Work>, at::Tensor>> started_;
 };
 

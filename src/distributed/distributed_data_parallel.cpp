@@ -33,18 +33,6 @@ namespace {
 
 constexpr const char* k_name = "DistributedDataParallel";
 
-// All that the ranks must have in common beside what broadcast_parameters compares.
-detail::Facts trained_facts(const detail::Trained& trained) {
-  detail::Facts facts;
-  for (std::size_t i = 0; i < trained.names.size(); ++i) {
-    const auto& x = trained.parameters[i];
-    facts.emplace_back(trained.names[i],
-                       detail::dtype_and_shape(x) + c10::str(" with strides ", x.strides()) +
-                           (trained.have_sparse_gradients[i] ? " and a sparse gradient" : ""));
-  }
-  return facts;
-}
-
 // Outputs that the loss does not use have no gradient, but the parameters behind them are still told
 // of it, so that Reducer hears of each.
 struct Outputs : torch::autograd::Function<Outputs> {
@@ -103,9 +91,11 @@ struct detail::DistributedSteps::State {
     throw ParameterError(std::string(k_name) + ": " + why + remedy, std::move(names));
   }
 
-  // Makes the Reducer, which sends nothing yet.
-  void take(const torch::nn::Module& net) {
+  // Makes the Reducer, which sends nothing yet. Returns all that the ranks must have in common beside
+  // what broadcast_parameters compares.
+  Facts take(const torch::nn::Module& net) {
     const std::string start = std::string(k_name) + ": ";
+    Facts facts;
     trained = detail::trained_parameters_of(net);
     if (trained.names.empty())
       throw ArgumentError(start + "the network has no parameter that requires a gradient.");
@@ -116,21 +106,25 @@ struct detail::DistributedSteps::State {
         throw DeviceMismatch(start + name + " is " + describe(x) + ", and the group is on " +
                              group.device.str() + ". Place the network on group.device() first.");
       }
-      const auto trouble = trained.have_sparse_gradients[i] && group.nccl
-                               ? "has a sparse gradient, which NCCL cannot send"
-                               : detail::why_not_sent(x, ReduceOp::mean);
+      const bool is_sparse = trained.have_sparse_gradients[i];
+      const auto trouble = is_sparse && group.nccl ? "has a sparse gradient, which NCCL cannot send"
+                                                   : detail::why_not_sent(x, ReduceOp::mean);
       if (!trouble.empty()) throw ParameterError(start + name + ' ' + trouble, {name});
       placed.emplace_back(x.device(), x.scalar_type(), x.sizes().vec());
+      facts.emplace_back(
+          name, detail::dtype_and_shape(x) + c10::str(" with strides ", x.strides(),
+                                                      is_sparse ? " and a sparse gradient" : ""));
     }
     detail::NamedTensors named;
     for (const auto& x : net.named_buffers()) named.emplace(x.key(), x.value());
     buffers = detail::distinct_tensors(named);
-    if (group.size() == 1) return;
+    if (group.size() == 1) return facts;
     processes = detail::reducer_processes(group);
     reducer = detail::make_reducer(trained, options, group, processes);
     logger = std::make_shared<c10d::Logger>(reducer);
     reducer->set_logger(logger);
     told = note_told(trained.parameters);
+    return facts;
   }
 
   void check_place() {
@@ -170,8 +164,7 @@ detail::DistributedSteps::DistributedSteps(ModuleRef net, Communicator& group,
                       (options.find_unused_parameters ? ", find_unused_parameters" : "") +
                       (options.broadcast_buffers ? ", broadcast_buffers" : "");
   s.group.compare(k_name, [&] {
-    s.take(net.get());
-    return Call{std::string(k_name) + " with " + choice, trained_facts(s.trained)};
+    return Call{std::string(k_name) + " with " + choice, s.take(net.get())};
   });
   s.group.take_part(k_name, [&] {
     if (s.group.nccl && !s.group.watched_nccl) s.group.watched_nccl = make_watched_nccl(s.group);

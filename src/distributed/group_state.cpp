@@ -209,13 +209,13 @@ std::string GroupState::failure_text(const std::string& operation, const std::st
 
 void GroupState::leave(const std::string& why) {
   failure = why;
-  try {
-    gloo.reset();  // closes connections; NCCL's abort may wait for ranks that did not notice yet
-    for (auto* const backend : {&watched_nccl, &nccl}) {
+  gloo.reset();  // closes connections; NCCL's abort may wait for ranks that did not notice yet
+  for (auto* const backend : {&watched_nccl, &nccl}) {
+    try {
       if (const auto leaving = std::exchange(*backend, nullptr)) leaving->abort();
+    } catch (const std::exception& error) {
+      log_message(LogLevel::error, "Communicator: " + error_cause(error));
     }
-  } catch (const std::exception& error) {
-    log_message(LogLevel::error, "Communicator: " + error_cause(error));
   }
 }
 

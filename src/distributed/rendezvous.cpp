@@ -50,9 +50,9 @@ constexpr auto k_absent = "-";  // in place of an entry
                           std::to_string(launch.port) + ": " + cause);
 }
 
-// A socket at the first of MASTER_ADDR's addresses that takes one: bound, for LibTorch to listen on, if
-// this process serves the store; else connected to its server, once there is one.
-int socket_of(const LaunchEnvironment& launch, Clock::time_point deadline) {
+// A socket at the first of MASTER_ADDR's addresses that takes one: bound, for LibTorch to listen on, or
+// connected to the store's server, once there is one.
+int socket_of(const LaunchEnvironment& launch, bool listens, Clock::time_point deadline) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
@@ -63,7 +63,7 @@ int socket_of(const LaunchEnvironment& launch, Clock::time_point deadline) {
                                  ::gai_strerror(unresolved) + ").");
   }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, ::freeaddrinfo);
-  const auto use = launch.serves() ? ::bind : ::connect;
+  const auto use = listens ? ::bind : ::connect;
   for (;; std::this_thread::sleep_for(k_pause)) {
     int error = 0;
     for (const auto* a = found; a != nullptr; a = a->ai_next) {
@@ -77,7 +77,7 @@ int socket_of(const LaunchEnvironment& launch, Clock::time_point deadline) {
       if (socket >= 0) ::close(socket);
     }
     const std::system_error why(error, std::generic_category());
-    if (launch.serves()) {
+    if (listens) {
       throw_not_joined(launch, std::string("rank 0 cannot listen there (") + why.what() +
                                    "). MASTER_ADDR has to be an address of its machine, and "
                                    "MASTER_PORT one that no other program uses.");
@@ -87,22 +87,26 @@ int socket_of(const LaunchEnvironment& launch, Clock::time_point deadline) {
 }
 
 // The address of this machine from which MASTER_ADDR is reached: loopback for loopback.
-std::string local_address(int socket) {
+std::string local_address(const LaunchEnvironment& launch, Clock::time_point deadline) {
+  const int socket = socket_of(launch, /*listens=*/false, deadline);
   sockaddr_storage local{};
   auto* const address = reinterpret_cast<sockaddr*>(&local);
   socklen_t size = sizeof(local);
   ::getsockname(socket, address, &size);
+  ::close(socket);
   std::array<char, NI_MAXHOST> text{};
   ::getnameinfo(address, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
   return text.data();
 }
 
 // Rank 0 serves the store, if torchrun does not, at MASTER_ADDR alone: LibTorch's own socket would
-// listen on every interface. The others have seen its server: LibTorch would wait for it too, but
-// print a page per failed attempt.
-Store open_store(const LaunchEnvironment& launch, int socket, std::chrono::milliseconds timeout) {
+// listen on every interface. The others wait for its server: LibTorch would wait for it too, but print
+// a page per failed attempt.
+Store open_store(const LaunchEnvironment& launch, std::chrono::milliseconds timeout,
+                 Clock::time_point deadline) {
   c10d::TCPStoreOptions options{
       .port = launch.port, .isServer = launch.serves(), .waitWorkers = false, .timeout = timeout};
+  const int socket = socket_of(launch, launch.serves(), deadline);
   if (launch.serves()) {
     options.masterListenFd = socket;
   } else {
@@ -209,9 +213,9 @@ Rendezvous meet_now(const LaunchEnvironment& launch, const std::string& gpu, boo
   const auto deadline = Clock::now() + timeout;
   std::random_device random;
   const auto mark = std::to_string(random()) + '-' + std::to_string(random());
-  const int socket = socket_of(launch, deadline);
-  const Peer self{launch.rank, launch.size, local_address(socket), gpu, needs_own_gpu, mark};
-  const auto store = open_store(launch, socket, timeout);
+  const auto store = open_store(launch, timeout, deadline);
+  const auto address = local_address(launch, deadline);
+  const Peer self{launch.rank, launch.size, address, gpu, needs_own_gpu, mark};
   auto [group, peers] = (self.rank == 0 ? lead : follow)(self, deadline, store);
   if (const auto why = why_no_group(peers, self); !why.empty()) {
     if (launch.serves()) std::this_thread::sleep_for(100 * k_pause);  // the others read the entries

@@ -49,8 +49,8 @@ class DistributedSteps;
 /// reports.
 class CommunicatorError : public Error {
  public:
-  /// From a message, cut to 400 characters, without a backtrace.
-  explicit CommunicatorError(const std::string& message);
+  /// what() gives this message and no backtrace.
+  using Error::Error;
 };
 
 /// How the values of all ranks are combined; `mean` is the sum divided by their number.
@@ -104,11 +104,10 @@ class Communicator {
   [[nodiscard]] static Communicator join(
       std::chrono::milliseconds timeout = std::chrono::minutes(5));
 
-  ~Communicator();
   /// Afterwards `other` can only be assigned to or destroyed.
-  Communicator(Communicator&& other) noexcept;
+  Communicator(Communicator&& other) noexcept = default;
   /// As above; leaves this group.
-  Communicator& operator=(Communicator&& other) noexcept;
+  Communicator& operator=(Communicator&& other) noexcept = default;
 
   /// The rank of this process, 0 to size() - 1.
   [[nodiscard]] int rank() const noexcept;
@@ -150,8 +149,8 @@ class Communicator {
   friend void average_gradients(ModuleRef net, Communicator& group);
   friend void broadcast_parameters(ModuleRef net, Communicator& group, int root);
   friend class detail::DistributedSteps;
-  explicit Communicator(std::unique_ptr<detail::GroupState> state);
-  std::unique_ptr<detail::GroupState> state_;
+  explicit Communicator(std::shared_ptr<detail::GroupState> state);
+  std::shared_ptr<detail::GroupState> state_;  // of this alone
 };
 
 }  // namespace use_gpu

@@ -52,7 +52,8 @@ struct DistributedOptions {
 /// Waits: the constructor and the second forward pass for all ranks; with Gloo forward() for rank 0's
 /// buffers too, and backward(). With NCCL these queue; but with find_unused_parameters backward()
 /// copies a flag for each parameter to the GPU and may wait for it: a TransferGuard needs an
-/// AllowTransfers around it.
+/// AllowTransfers around it. With NCCL the first one of a group splits a second communicator of NCCL's
+/// from the group's, which takes some of the GPU's memory.
 ///
 /// Throws: with Gloo forward() and backward() throw CommunicatorError if a rank has died, left or is
 /// too late. With NCCL c10d's watchdog ends the process about a minute after the time-out, with a
@@ -74,9 +75,9 @@ class DistributedDataParallel {
 
   /// net->forward(args...), in inference and evaluation too.
   ///
-  /// Throws: ParameterError, with the names (at most 100) in differences(), if parameters had no part
-  /// in the last step and find_unused_parameters is false, or if the network has another device, dtype
-  /// or shape by now; ArgumentError if find_unused_parameters is true and the output has no tensor, or a
+  /// Throws: ParameterError, with the names in differences(), if parameters had no part in the last
+  /// step and find_unused_parameters is false, or if the network has another device, dtype or shape by
+  /// now; ArgumentError if find_unused_parameters is true and the output has no tensor, or a
   /// type that batch.hpp does not list. This rank has left the group then; what the others get is
   /// said above.
   template <class... Args>

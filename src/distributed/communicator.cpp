@@ -29,10 +29,8 @@ Backend make_gloo(const c10::intrusive_ptr<c10d::Store>& store, int rank, int si
 
 bool nccl_connects(const std::vector<detail::Peer>& peers) {
   std::set<std::string> gpus;
-  for (const auto& peer : peers) {
-    if (!peer.gpu.empty()) gpus.insert(peer.gpu);
-  }
-  return gpus.size() == peers.size();
+  for (const auto& peer : peers) gpus.insert(peer.gpu);
+  return gpus.size() == peers.size() && !gpus.contains("");
 }
 
 c10::Device device_of(const detail::LaunchEnvironment& launch) {
@@ -66,13 +64,7 @@ void connect(detail::Membership& own, const c10::intrusive_ptr<c10d::Store>& sto
 
 }  // namespace
 
-CommunicatorError::CommunicatorError(const std::string& message) : Error(message) {}
-
-Communicator::Communicator(std::unique_ptr<detail::GroupState> state) : state_(std::move(state)) {}
-Communicator::Communicator(Communicator&&) noexcept = default;
-Communicator& Communicator::operator=(Communicator&&) noexcept = default;
-
-Communicator::~Communicator() = default;
+Communicator::Communicator(std::shared_ptr<detail::GroupState> state) : state_(std::move(state)) {}
 
 Communicator Communicator::join(std::chrono::milliseconds timeout) {
   constexpr std::chrono::milliseconds k_longest = std::chrono::hours(24 * 365);
@@ -83,14 +75,14 @@ Communicator Communicator::join(std::chrono::milliseconds timeout) {
   const auto launch = detail::read_launch_environment();
   const auto device = launch ? device_of(*launch) : try_gpu();
   if (!launch || launch->size == 1)
-    return Communicator(std::make_unique<detail::GroupState>(detail::Membership{device, timeout}));
+    return Communicator(std::make_shared<detail::GroupState>(detail::Membership{device, timeout}));
 
   const auto id = detail::gpu_id(device);
   const bool needs_own_gpu = !id.empty() && device.index() != launch->local_rank;
   const auto met = detail::meet(*launch, id, needs_own_gpu, timeout);
   detail::Membership own{device, timeout, launch->rank, met.peers};
   detail::on_own_thread([&] { connect(own, met.store); }).get();
-  Communicator group(std::make_unique<detail::GroupState>(std::move(own)));
+  Communicator group(std::make_shared<detail::GroupState>(std::move(own)));
   // Rank 0 may serve the store, and must not leave while others still read from it.
   group.barrier();
   detail::log_message(LogLevel::debug, "Communicator: rank " + std::to_string(group.rank()) +
@@ -109,7 +101,9 @@ void Communicator::all_reduce(const at::Tensor& x, ReduceOp how) {
   state_->call("all_reduce", x, how);
 }
 void Communicator::broadcast(const at::Tensor& x, int root) { state_->call("broadcast", x, root); }
-void Communicator::barrier() { state_->compare_calls("barrier", "barrier"); }
+void Communicator::barrier() {
+  state_->compare("barrier", [] { return detail::Call{"barrier"}; });
+}
 
 Backend Communicator::backend() {
   auto& s = *state_;

@@ -3,6 +3,8 @@
 // What Python's DistributedDataParallel does around c10d::Reducer, in the same order.
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/utils/lambda_post_hook.h>
+#include <torch/csrc/autograd/variable.h>
 #include <torch/nn/module.h>
 #include <torch/csrc/distributed/c10d/comm.hpp>
 #include <torch/csrc/distributed/c10d/logger.hpp>
@@ -14,15 +16,15 @@
 #include <use_gpu/errors.hpp>
 #include <use_gpu/tensor.hpp>
 
-#include <exception>
-#include <sstream>
+#include <algorithm>
+#include <memory>
 #include <string>
 #include <tuple>
 
-#include "core/messages/error_text.hpp"
 #include "core/messages/tensor_summary.hpp"
 #include "core/module_tensors/named_tensors.hpp"
 #include "distributed/group_state.hpp"
+#include "distributed/nccl_backend_cuda.hpp"
 #include "distributed/reducer.hpp"
 #include "distributed/wire_tensor.hpp"
 
@@ -30,18 +32,6 @@ namespace USE_GPU_EXPORT use_gpu {
 namespace {
 
 constexpr const char* k_name = "DistributedDataParallel";
-
-// All that the ranks must have in common beside what broadcast_parameters compares.
-std::string description(const detail::Trained& trained) {
-  std::ostringstream text;
-  for (std::size_t i = 0; i < trained.names.size(); ++i) {
-    const auto& x = trained.parameters[i];
-    text << trained.names[i] << '\0' << detail::dtype_and_shape(x) << " with strides "
-         << x.strides() << (trained.have_sparse_gradients[i] ? " and a sparse gradient" : "")
-         << '\0';
-  }
-  return text.str();
-}
 
 // Outputs that the loss does not use have no gradient, but the parameters behind them are still told
 // of it, so that Reducer hears of each.
@@ -59,6 +49,26 @@ struct Outputs : torch::autograd::Function<Outputs> {
   }
 };
 
+// Whether Reducer has heard of each parameter, or does not wait for it. Not of bool: several threads
+// write.
+using Told = std::shared_ptr<std::vector<char>>;
+
+// Notes each parameter of which Reducer hears, by a hook where Reducer has its own. The hooks stay with
+// the network.
+Told note_told(const std::vector<at::Tensor>& parameters) {
+  using torch::autograd::utils::LambdaPostHook;
+  const auto told = std::make_shared<std::vector<char>>(parameters.size(), true);
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const auto note = [told, i](const auto& gradients, const auto&) {
+      (*told)[i] = true;
+      return gradients;
+    };
+    torch::autograd::impl::grad_accumulator(parameters[i])
+        ->add_post_hook(std::make_unique<LambdaPostHook>(note));
+  }
+  return told;
+}
+
 }  // namespace
 
 struct detail::DistributedSteps::State {
@@ -72,6 +82,7 @@ struct detail::DistributedSteps::State {
   c10::intrusive_ptr<c10d::ProcessGroup> processes = {};
   std::shared_ptr<c10d::Reducer> reducer = {};  // none in a group of one
   std::shared_ptr<c10d::Logger> logger = {};    // which Reducer calls without asking
+  Told told = {};
 
   // A rank that throws must not leave the others waiting for its gradients.
   [[noreturn]] void refuse(const std::string& why, const std::string& remedy,
@@ -80,9 +91,11 @@ struct detail::DistributedSteps::State {
     throw ParameterError(std::string(k_name) + ": " + why + remedy, std::move(names));
   }
 
-  // Makes the Reducer, which sends nothing yet.
-  void take(const torch::nn::Module& net) {
+  // Makes the Reducer, which sends nothing yet. Returns all that the ranks must have in common beside
+  // what broadcast_parameters compares.
+  Facts take(const torch::nn::Module& net) {
     const std::string start = std::string(k_name) + ": ";
+    Facts facts;
     trained = detail::trained_parameters_of(net);
     if (trained.names.empty())
       throw ArgumentError(start + "the network has no parameter that requires a gradient.");
@@ -93,21 +106,25 @@ struct detail::DistributedSteps::State {
         throw DeviceMismatch(start + name + " is " + describe(x) + ", and the group is on " +
                              group.device.str() + ". Place the network on group.device() first.");
       }
-      const auto trouble = trained.have_sparse_gradients[i] && group.nccl
-                               ? "has a sparse gradient, which NCCL cannot send"
-                               : detail::why_not_sent(x, ReduceOp::mean);
+      const bool is_sparse = trained.have_sparse_gradients[i];
+      const auto trouble = is_sparse && group.nccl ? "has a sparse gradient, which NCCL cannot send"
+                                                   : detail::why_not_sent(x, ReduceOp::mean);
       if (!trouble.empty()) throw ParameterError(start + name + ' ' + trouble, {name});
       placed.emplace_back(x.device(), x.scalar_type(), x.sizes().vec());
+      facts.emplace_back(
+          name, detail::dtype_and_shape(x) + c10::str(" with strides ", x.strides(),
+                                                      is_sparse ? " and a sparse gradient" : ""));
     }
-    static_cast<void>(detail::named_tensors_of(net));  // each name of one tensor
     detail::NamedTensors named;
     for (const auto& x : net.named_buffers()) named.emplace(x.key(), x.value());
     buffers = detail::distinct_tensors(named);
-    if (group.size() == 1) return;
+    if (group.size() == 1) return facts;
     processes = detail::reducer_processes(group);
     reducer = detail::make_reducer(trained, options, group, processes);
     logger = std::make_shared<c10d::Logger>(reducer);
     reducer->set_logger(logger);
+    told = note_told(trained.parameters);
+    return facts;
   }
 
   void check_place() {
@@ -121,23 +138,14 @@ struct detail::DistributedSteps::State {
     }
   }
 
-  // Reducer tells in the next step which parameters had no gradient: the places of the first 100.
-  void rebuild_buckets() try { reducer->rebuild_buckets(); } catch (const std::exception& error) {
-    const std::string text = error.what();
-    const auto mark = text.rfind("did not receive grad for rank");
+  // Reducer still waits where some parameters, but not all, had a part in the last backward pass.
+  void check_told() {
     std::vector<std::string> unused;
-    if (mark != text.npos) {
-      std::istringstream places(text.substr(text.find(':', mark) + 1));
-      for (std::size_t i = 0; places >> i && i < trained.names.size();)
-        unused.push_back(trained.names[i]);
+    for (std::size_t i = 0; i < told->size(); ++i) {
+      if (!(*told)[i]) unused.push_back(trained.names[i]);
     }
-    if (unused.empty()) {
-      if (group.failure.empty()) group.leave(group.failure_text(k_name, error_cause(error)));
-      throw;
-    }
-    constexpr std::size_t k_told = 100;
-    refuse(std::to_string(unused.size()) + (unused.size() == k_told ? " or more of " : " of ") +
-               std::to_string(trained.names.size()) +
+    if (unused.empty() || unused.size() == told->size() || options.find_unused_parameters) return;
+    refuse(std::to_string(unused.size()) + " of " + std::to_string(told->size()) +
                " parameters had no gradient in the last step: " + unused.front() +
                (unused.size() > 1 ? ", ..." : ""),
            ". The other ranks may wait for them. If that is meant, set find_unused_parameters.",
@@ -151,23 +159,16 @@ detail::DistributedSteps::DistributedSteps(ModuleRef net, Communicator& group,
   auto& s = *state_;
   const DefaultDeviceGuard on_host(cpu());  // where Reducer writes what it allocates
   const c10::InferenceMode no_inference_mode(false);
-  std::string facts;
-  std::exception_ptr own;  // thrown when the others have been told
-  try {
-    s.take(net.get());
-    facts = description(s.trained);
-  } catch (...) {
-    own = std::current_exception();
-  }
   const auto choice = "bucket_bytes " +
                       (options.bucket_bytes ? std::to_string(*options.bucket_bytes) : "unset") +
                       (options.find_unused_parameters ? ", find_unused_parameters" : "") +
                       (options.broadcast_buffers ? ", broadcast_buffers" : "");
-  s.group.compare_networks(k_name, std::string(k_name) + " with " + choice, facts,
-                           "the ranks' networks differ in the names, order, shapes, dtypes or "
-                           "strides of the parameters that require a gradient (build the same on "
-                           "every rank)",
-                           own);
+  s.group.compare(k_name, [&] {
+    return Call{std::string(k_name) + " with " + choice, s.take(net.get())};
+  });
+  s.group.take_part(k_name, [&] {
+    if (s.group.nccl && !s.group.watched_nccl) s.group.watched_nccl = make_watched_nccl(s.group);
+  });
   broadcast_parameters(net, group);
 }
 
@@ -190,7 +191,8 @@ void detail::DistributedSteps::before_forward() {
   s.check_place();
   if (at::GradMode::is_enabled()) {
     if (s.exchanges) s.reducer->prepare_for_forward();
-    s.rebuild_buckets();
+    s.check_told();
+    s.reducer->rebuild_buckets();
   }
   if (s.must_copy_buffers && s.options.broadcast_buffers && !s.buffers.empty()) {
     constexpr std::size_t k_together = 250UL << 20;  // as Python
@@ -218,6 +220,8 @@ std::vector<at::Tensor> detail::DistributedSteps::after_forward(
   }
   s.must_copy_buffers = at::GradMode::is_enabled() && s.exchanges;
   if (s.must_copy_buffers) s.reducer->prepare_for_backward(outputs);
+  // Reducer hears of no backward pass that follows a forward pass without it.
+  if (at::GradMode::is_enabled()) std::ranges::fill(*s.told, !s.must_copy_buffers);
   auto replaced = outputs;
   std::vector<at::Tensor> recorded;
   for (const auto& x : outputs) {

@@ -11,7 +11,7 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
+#include <sstream>
 #include <thread>
 #include <utility>
 
@@ -49,7 +49,10 @@ c10::intrusive_ptr<c10d::Work> start(c10d::Backend& backend, const at::Tensor& w
 GroupState::~GroupState() {
   if (!nccl) return;
   try {  // NCCL shuts down together with its peers; a dead one never does
-    auto left = on_own_thread([nccl = nccl] { nccl->shutdown(); });
+    auto left = on_own_thread([nccl = nccl, watched = watched_nccl] {
+      if (watched) watched->shutdown();
+      nccl->shutdown();
+    });
     const auto patience = std::min<std::chrono::milliseconds>(timeout, std::chrono::seconds(10));
     if (left.wait_for(patience) == std::future_status::ready) {
       left.get();
@@ -65,93 +68,72 @@ void GroupState::call(const std::string& operation, const at::Tensor& x, Collect
   const AllowTransfers certain;
   const c10::InferenceMode inference;  // so nothing is recorded, and inference tensors are taken
   at::Tensor wire;
-  try {
+  compare(operation, [&] {
     check_collective(operation, x, what, size());
-    if (size() == 1) return;
-    wire = to_wire(x, what, /*through_host=*/!by_nccl(x));
+    if (size() > 1) wire = to_wire(x, what, /*through_host=*/!by_nccl(x));
+    return Call{operation + ' ' + text_of(what) + ' ' + dtype_and_shape(x) +
+                (by_nccl(x) ? " by NCCL" : " by Gloo")};
+  });
+  if (size() > 1) send(operation, wire, x, what);
+}
+
+bool GroupState::compare(const std::string& operation, const std::function<Call()>& prepare) {
+  Call own{"a call that this rank refuses"};
+  std::exception_ptr error;
+  try {
+    own = prepare();
   } catch (...) {
-    refuse(operation);
-    throw;
+    error = std::current_exception();
   }
-  compare_calls(operation, operation + ' ' + text_of(what) + ' ' + dtype_and_shape(x) +
-                               (by_nccl(x) ? " by NCCL" : " by Gloo"));
-  send(operation, wire, x, what);
-}
-
-void GroupState::refuse(const std::string& operation) try {
-  compare_calls(operation, operation + " was refused on a rank");
-} catch (const ArgumentError&) {  // this rank's own error says more
-}
-
-CallComparison GroupState::compare_calls(const std::string& operation, const std::string& call,
-                                         const std::string& network, const std::string& choice,
-                                         bool refuses) {
   throw_if_lost(operation);
-  const auto a = hash(call), b = hash(network), c = hash(choice);
+  std::string network;
+  for (const auto& [name, fact] : own.network.value_or(Facts()))
+    network += name + '\0' + fact + '\0';
+  const auto a = hash(own.text), b = hash(network), c = hash(own.choice);
   // Equal on all ranks if max(x) == min(x), which is ~max(~x).
-  std::array<std::int64_t, 7> own{a, ~a, b, ~b, c, ~c, refuses ? rank : -1};
+  std::array<std::int64_t, 7> marks{a, ~a, b, ~b, c, ~c, error ? rank : -1};
   // A copy that outlives this call: work that was given up may still write to it.
-  const auto all = at::from_blob(own.data(), {std::ssize(own)}, at::kLong).clone();
+  const auto all = at::from_blob(marks.data(), {std::ssize(marks)}, at::kLong).clone();
   if (size() > 1) send(operation, all, all, ReduceOp::max);
+  if (error) std::rethrow_exception(error);
   const auto* const most = all.const_data_ptr<std::int64_t>();
+  if (own.network && most[6] >= 0) {
+    throw ParameterError(operation + ": rank " + std::to_string(most[6]) +
+                         " cannot take part; its own error says why.");
+  }
   if (most[0] != ~most[1]) {
     throw ArgumentError(operation + ": the ranks do not make the same call. Rank " +
-                        std::to_string(rank) + " makes this one: " + call +
+                        std::to_string(rank) + " makes this one: " + own.text +
                         ". Operation, shape, dtype and root have to agree, and whether the tensor "
                         "is on group.device().");
   }
-  return {most[2] == ~most[3], most[4] == ~most[5], static_cast<int>(most[6])};
+  if (most[2] != ~most[3]) throw_differences(operation, network);
+  return most[4] == ~most[5];
 }
 
-bool GroupState::compare_networks(const std::string& operation, const std::string& call,
-                                  const std::string& network, const std::string& what,
-                                  const std::exception_ptr& own, const std::string& choice) {
-  const auto found = compare_calls(operation, call, network, choice, own != nullptr);
-  if (own) std::rethrow_exception(own);
-  if (found.refusing_rank >= 0) {
-    throw ParameterError(operation + ": rank " + std::to_string(found.refusing_rank) +
-                         " cannot take part; its own error says why.");
-  }
-  if (!found.same_network) throw_differences(operation, what, network);
-  return found.same_choice;
-}
-
-void GroupState::throw_differences(const std::string& operation, const std::string& what,
-                                   const std::string& network) {
-  const auto bytes = at::device(at::kCPU).dtype(at::kByte);
-  const auto longest = at::full({1}, std::ssize(network), bytes.dtype(at::kLong));
+void GroupState::throw_differences(const std::string& operation, const std::string& network) {
+  const auto options = at::device(at::kCPU).dtype(at::kLong);
+  const auto longest = at::full({1}, std::ssize(network), options);
   send(operation, longest, longest, ReduceOp::max);
-  using Facts = std::vector<std::pair<std::string, std::string>>;
-  std::vector<Facts> ranks;
-  for (int root = 0; root < size(); ++root) {
-    const auto text = at::zeros({longest.item<std::int64_t>() + 1}, bytes);
-    if (root == rank) std::ranges::copy(network, text.mutable_data_ptr<std::uint8_t>());
-    send(operation, text, text, root);
-    auto& facts = ranks.emplace_back();
-    for (const auto* next = static_cast<const char*>(text.const_data_ptr()); *next != 0;) {
-      const std::string name = next;
-      facts.emplace_back(name, next += name.size() + 1);
-      next += facts.back().second.size() + 1;
+  const auto length = longest.item<std::int64_t>();
+  const auto texts = at::zeros({size(), length}, options.dtype(at::kByte));
+  std::ranges::copy(network, texts[rank].mutable_data_ptr<std::uint8_t>());
+  send(operation, texts, texts, ReduceOp::max);
+  std::vector<Facts> networks;
+  for (int i = 0; i < size(); ++i) {
+    std::istringstream text(std::string(static_cast<const char*>(texts[i].const_data_ptr()),
+                                        static_cast<std::size_t>(length)));
+    auto& facts = networks.emplace_back();
+    for (std::string name, fact; std::getline(text, name, '\0') && !name.empty();) {
+      std::getline(text, fact, '\0');
+      facts.emplace_back(name, fact);
     }
   }
-  Differences differences;
-  for (int other = 1; other < size(); ++other) {
-    const auto &first = ranks[0], &own = ranks[static_cast<std::size_t>(other)];
-    const std::string where = " on rank " + std::to_string(other), none = "missing or frozen";
-    std::map<std::string, std::string> rest(own.begin(), own.end());
-    const auto compare = [&](const std::string& name, const std::string& a, const std::string& b) {
-      if (a != b) differences.push_back(name + " is " + a + " on rank 0, but " + b + where);
-    };
-    for (const auto& [name, facts] : first) {
-      const auto found = rest.extract(name);
-      compare(name, facts, found.empty() ? none : found.mapped());
-    }
-    for (const auto& [name, facts] : rest) compare(name, none, facts);
-    if (!differences.empty()) continue;
-    const auto [here, there] = std::ranges::mismatch(first, own);
-    if (here != first.end()) compare("the first one in another place", here->first, there->first);
-  }
-  throw_if_any(operation + ": " + what, std::move(differences));
+  throw_if_any(operation +
+                   ": the ranks' networks differ in the names, order, dtypes, shapes, "
+                   "strides, ties, devices or gradients of their tensors (build the same "
+                   "on every rank)",
+               differences_between(networks, " on rank ", "missing or frozen"));
 }
 
 void GroupState::take_part(const std::string& operation, const std::function<void()>& work) {
@@ -169,15 +151,22 @@ void GroupState::take_part(const std::string& operation, const std::function<voi
 void GroupState::send(const std::string& operation, const at::Tensor& wire, const at::Tensor& x,
                       Collective what) {
   const bool on_nccl = by_nccl(wire);
-  c10::intrusive_ptr<c10d::Work> work;
-  try {
-    work = start(on_nccl ? *nccl : *gloo, wire, what, timeout);
-  } catch (const std::exception& error) {
-    lose(operation, error);
-  }
+  const auto work =
+      begin(operation, [&] { return start(on_nccl ? *nccl : *gloo, wire, what, timeout); });
   finish(operation, work, on_nccl);
   if (what == Collective(ReduceOp::mean)) wire.div_(size());
   if (what != Collective(rank)) from_wire(wire, x);
+}
+
+c10::intrusive_ptr<c10d::Work> GroupState::begin(
+    const std::string& operation, const std::function<c10::intrusive_ptr<c10d::Work>()>& work) {
+  throw_if_lost(operation);
+  const AllowTransfers certain;  // Gloo takes a GPU's tensors through host memory
+  try {
+    return work();
+  } catch (const std::exception& error) {
+    lose(operation, error);
+  }
 }
 
 void GroupState::finish(const std::string& operation, const c10::intrusive_ptr<c10d::Work>& work,
@@ -220,11 +209,13 @@ std::string GroupState::failure_text(const std::string& operation, const std::st
 
 void GroupState::leave(const std::string& why) {
   failure = why;
-  try {
-    gloo.reset();  // closes connections; NCCL's abort may wait for ranks that did not notice yet
-    if (const auto leaving = std::exchange(nccl, nullptr)) leaving->abort();
-  } catch (const std::exception& error) {
-    log_message(LogLevel::error, "Communicator: " + error_cause(error));
+  gloo.reset();  // closes connections; NCCL's abort may wait for ranks that did not notice yet
+  for (auto* const backend : {&watched_nccl, &nccl}) {
+    try {
+      if (const auto leaving = std::exchange(*backend, nullptr)) leaving->abort();
+    } catch (const std::exception& error) {
+      log_message(LogLevel::error, "Communicator: " + error_cause(error));
+    }
   }
 }
 

@@ -9,7 +9,10 @@
 
 #include <exception>
 #include <functional>
+#include <optional>
+#include <string>
 
+#include "core/module_tensors/parameter_differences.hpp"
 #include "distributed/rendezvous.hpp"
 #include "distributed/wire_tensor.hpp"
 
@@ -17,10 +20,11 @@ namespace use_gpu::detail {
 
 using Backend = c10::intrusive_ptr<c10d::Backend>;
 
-/// What the comparison found.
-struct CallComparison {
-  bool same_network, same_choice;
-  int refusing_rank;  // the highest; -1 if none refuses
+/// What the ranks compare before they send anything else.
+struct Call {
+  std::string text = {};              // what must agree of the call itself
+  std::optional<Facts> network = {};  // what must agree of a network, if it is a call for one
+  std::string choice = {};            // what may differ
 };
 
 /// What join() found and made.
@@ -29,8 +33,9 @@ struct Membership {
   std::chrono::milliseconds timeout;
   int rank = 0;
   std::vector<Peer> peers = {{}};
-  Backend gloo = {};  // in a group of one: null until first use
-  Backend nccl = {};  // where each rank has a CUDA GPU
+  Backend gloo = {};          // in a group of one: null until first use
+  Backend nccl = {};          // where each rank has a CUDA GPU
+  Backend watched_nccl = {};  // beside it, once it was needed
 
   [[nodiscard]] int size() const { return static_cast<int>(peers.size()); }
   [[nodiscard]] const Peer& self() const { return peers[static_cast<std::size_t>(rank)]; }
@@ -47,22 +52,12 @@ class GroupState : public Membership {
   void call(const std::string& operation, const at::Tensor& x, Collective what);
 
   /// The first message of every call, small and always of the same size: with different sizes Gloo
-  /// ends the process, with different dtypes values are wrong. ArgumentError on every rank unless
-  /// all make the same call; the caller checks the rest. `network` has for each tensor its name, a
-  /// zero, what has to agree, a zero.
-  CallComparison compare_calls(const std::string& operation, const std::string& call,
-                               const std::string& network = {}, const std::string& choice = {},
-                               bool refuses = false);
-
-  /// So that the others get an error too where this rank throws before the comparison.
-  void refuse(const std::string& operation);
-
-  /// compare_calls, and ParameterError on every rank if the networks differ: it begins with `what` and
-  /// names each difference from rank 0. If one rank has an error of its `own`, that is thrown there,
-  /// and a ParameterError on the others. Returns whether all made the same choice.
-  bool compare_networks(const std::string& operation, const std::string& call,
-                        const std::string& network, const std::string& what,
-                        const std::exception_ptr& own, const std::string& choice = {});
+  /// ends the process, with different dtypes values are wrong. The ranks compare what `prepare`
+  /// returns; the result is whether all made the same choice. What `prepare` throws is thrown here
+  /// once the others know. On every rank: ArgumentError unless all make the same call;
+  /// ParameterError, which names each difference from rank 0, if networks differ, and on the other
+  /// ranks where one cannot take part in a call for a network.
+  bool compare(const std::string& operation, const std::function<Call()>& prepare);
 
   /// What a rank does once the calls are compared; nothing in a group of one. If it throws, the rank
   /// leaves, so that none waits.
@@ -85,18 +80,18 @@ class GroupState : public Membership {
   /// CommunicatorError if the group is no longer usable.
   void throw_if_lost(const std::string& operation) const;
 
-  /// Returns when the work is done, which `operation` started. If it fails, or its time is over, the
-  /// rank leaves, with a CommunicatorError.
+  /// The work that `work` starts. If it cannot, the rank leaves, with a CommunicatorError.
+  c10::intrusive_ptr<c10d::Work> begin(const std::string& operation,
+                                       const std::function<c10::intrusive_ptr<c10d::Work>()>& work);
+  /// Returns when that is done. If it fails, or its time is over, the same.
   void finish(const std::string& operation, const c10::intrusive_ptr<c10d::Work>& work,
               bool on_nccl);
-  /// The same for what could not even be started.
-  [[noreturn]] void lose(const std::string& operation, const std::exception& error);
 
   std::string failure;  // why the group is no longer usable
 
  private:
-  void throw_differences(const std::string& operation, const std::string& what,
-                         const std::string& network);
+  [[noreturn]] void lose(const std::string& operation, const std::exception& error);
+  void throw_differences(const std::string& operation, const std::string& network);
 };
 
 }  // namespace use_gpu::detail

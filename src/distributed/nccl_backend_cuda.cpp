@@ -2,7 +2,7 @@
 #include "distributed/nccl_backend_cuda.hpp"
 
 #include <ATen/cuda/CUDAContext.h>
-#include <c10/util/ScopeExit.h>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include <span>
@@ -15,51 +15,33 @@
 namespace use_gpu::detail {
 namespace {
 
-// LibTorch's watchdog ends the process if a peer is lost. Here the calls wait for their results, and
-// throw; the watchdog is given nothing to watch, but what does not wait.
-class WaitingNccl final : public c10d::ProcessGroupNCCL {
+using c10d::ProcessGroupNCCL;
+
+// Whoever waits does so until the time-out, and throws. LibTorch's watchdog, which ends the process if a
+// peer is lost, is given nothing to watch; nor does it ask the store, which may be gone.
+class WaitingNccl final : public ProcessGroupNCCL {
  public:
-  WaitingNccl(const Membership& own, const c10::intrusive_ptr<c10d::Store>& store,
-              c10::intrusive_ptr<Options> options)
-      : ProcessGroupNCCL(store, own.rank, own.size(), std::move(options)) {
+  WaitingNccl(const Membership& own, const c10::intrusive_ptr<c10d::Store>& store)
+      : ProcessGroupNCCL(store, own.rank, own.size()) {
     blockingWait_ = true;
-    heartbeatMonitor_->stop();  // it would ask the store every second, which may be gone
-    setBoundDeviceId(own.device);
-  }
-
-  // What call() starts.
-  template <class Call>
-  c10::intrusive_ptr<c10d::Work> watch(const Call& call) {
-    blockingWait_ = false;
-    const auto restore = c10::make_scope_exit([this] { blockingWait_ = true; });
-    return call();
+    heartbeatMonitor_->stop();
   }
 };
 
-class WatchedNccl final : public c10d::Backend {
- public:
-  explicit WatchedNccl(c10::intrusive_ptr<WaitingNccl> nccl)
-      : Backend(nccl->getRank(), nccl->getSize()), nccl_(std::move(nccl)) {}
-  [[nodiscard]] const std::string getBackendName() const override { return "nccl"; }
-  c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& x,
-                                           const c10d::AllreduceOptions& options) override {
-    return nccl_->watch([&] { return nccl_->allreduce(x, options); });
-  }
-  c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>& x,
-                                           const c10d::BroadcastOptions& options) override {
-    std::vector<at::Tensor> bytes{x.at(0).view(at::kByte)};  // NCCL lacks some dtypes
-    return nccl_->watch([&] { return nccl_->broadcast(bytes, options); });
-  }
-
- private:
-  c10::intrusive_ptr<WaitingNccl> nccl_;
-};
+// NCCL waits for its peers without a time-out, and aborting it may wait for the same lock: the
+// thread is left alone then.
+Backend connected(const c10::intrusive_ptr<ProcessGroupNCCL>& nccl, const Membership& own) {
+  nccl->setTimeout(own.timeout);
+  nccl->setBoundDeviceId(own.device);
+  auto done =
+      on_own_thread([nccl, device = own.device] { nccl->eagerConnectSingleDevice(device); });
+  if (done.wait_for(own.timeout) != std::future_status::ready)
+    throw CommunicatorError("NCCL has not connected all ranks within the time-out");
+  done.get();
+  return nccl;
+}
 
 }  // namespace
-
-Backend watched(const Backend& nccl) {
-  return c10::make_intrusive<WatchedNccl>(c10::static_intrusive_pointer_cast<WaitingNccl>(nccl));
-}
 
 std::string gpu_id(c10::Device device) {
   if (!device.is_cuda()) return {};
@@ -73,17 +55,17 @@ Backend make_nccl(const Membership& own, const c10::intrusive_ptr<c10d::Store>& 
     throw std::runtime_error(
         "use_gpu was built with another nccl.h than LibTorch; build it with LibTorch's");
   }
-  auto options = c10d::ProcessGroupNCCL::Options::create();
-  options->timeout = own.timeout;
-  auto nccl = c10::make_intrusive<WaitingNccl>(own, store, std::move(options));
-  // NCCL waits for its peers without a time-out, and aborting it may wait for the same lock: the
-  // thread is left alone then.
-  auto connected =
-      on_own_thread([nccl, device = own.device] { nccl->eagerConnectSingleDevice(device); });
-  if (connected.wait_for(own.timeout) != std::future_status::ready)
-    throw std::runtime_error("NCCL has not connected all ranks within the time-out");
-  connected.get();
-  return nccl;
+  return connected(c10::make_intrusive<WaitingNccl>(own, store), own);
+}
+
+Backend make_watched_nccl(const Membership& own) {
+  auto options = ProcessGroupNCCL::Options::create();
+  options->split_from = c10::static_intrusive_pointer_cast<ProcessGroupNCCL>(own.nccl);
+  options->split_color = 0;
+  const auto no_store = c10::make_intrusive<c10d::HashStore>();  // what is split needs none
+  return connected(
+      c10::make_intrusive<ProcessGroupNCCL>(no_store, own.rank, own.size(), std::move(options)),
+      own);
 }
 
 }  // namespace use_gpu::detail

@@ -19,15 +19,15 @@ namespace use_gpu::detail {
 [[nodiscard]] Backend make_nccl(const Membership& own,
                                 const c10::intrusive_ptr<c10d::Store>& store);
 
-/// The same NCCL for whoever does not wait: LibTorch's watchdog ends the process some time after the
-/// time-out if a peer is lost.
-[[nodiscard]] Backend watched(const Backend& nccl);
+/// NCCL beside own.nccl, split from it by all ranks at once, for whoever does not wait: LibTorch's
+/// watchdog ends the process some time after the time-out if a peer is lost.
+[[nodiscard]] Backend make_watched_nccl(const Membership& own);
 
 #else  // no GPU has an ID, so NCCL is never chosen
 
 inline std::string gpu_id(c10::Device) { return {}; }
 inline Backend make_nccl(const Membership&, const c10::intrusive_ptr<c10d::Store>&) { return {}; }
-inline Backend watched(const Backend&) { return {}; }
+inline Backend make_watched_nccl(const Membership&) { return {}; }
 
 #endif
 

@@ -11,14 +11,15 @@
 #include <use_gpu/device.hpp>
 #include <use_gpu/errors.hpp>
 
-#include <exception>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "core/copies/each_copy.hpp"
 #include "core/copies/flat_buffers.hpp"
 #include "core/messages/tensor_summary.hpp"
 #include "core/module_tensors/named_tensors.hpp"
+#include "core/module_tensors/parameter_differences.hpp"
 #include "distributed/group_state.hpp"
 #include "distributed/wire_tensor.hpp"
 
@@ -34,46 +35,26 @@ const at::Tensor& sent_of(const at::Tensor& x, Collective what) {
 }
 
 // All that decides which messages are sent, in each call anew, as a device or a dtype may have changed
-// on one rank alone. Only which tensors are tied matters, and which are on one device, and whether a
-// device is the group's own.
-std::string description(const detail::NamedTensors& all, Collective what, c10::Device own) {
-  std::unordered_map<const at::TensorImpl*, std::string> tensors;
+// on one rank alone. Of devices only matters whether each is the group's own, and which tensors share
+// one. ParameterError if a tensor cannot be sent.
+detail::Call call_for(const std::string& function, const detail::NamedTensors& all, Collective what,
+                      c10::Device own) {
   std::unordered_map<c10::Device, std::string> devices;
-  std::string facts;
-  for (const auto& [name, x] : all) {
-    const auto& sent = sent_of(x, what);
-    const auto& first = tensors.try_emplace(x.unsafeGetTensorImpl(), name).first->second;
-    const auto& device = devices.try_emplace(sent.device(), name).first->second;
-    facts += name + '\0' + detail::dtype_and_shape(x);
-    if (sent.scalar_type() != x.scalar_type())
-      facts += " with a gradient in " + detail::dtype_and_shape(sent);
-    if (!same_device(sent.device(), own)) facts += " not on group.device(), but with " + device;
-    if (first != name) facts += " tied to " + first;
-    facts += '\0';
-  }
-  return facts;
-}
-
-// Throws on every rank if one cannot send its tensors, or if the networks differ. Otherwise returns
-// whether all ranks made the same choice.
-bool check_networks(detail::GroupState& group, const std::string& function,
-                    const detail::NamedTensors& all, Collective what,
-                    const std::string& choice = {}) {
-  std::exception_ptr own;
-  for (const auto& [name, x] : all) {
+  auto facts = detail::facts_of(all);
+  for (auto& [name, fact] : facts) {
+    const auto& x = all.at(name);
     const auto& sent = sent_of(x, what);
     if (const auto why = detail::why_not_sent(sent, what); !why.empty()) {
-      const auto whose = (sent.is_same(x) ? "" : "the gradient of ") + name;
-      own = std::make_exception_ptr(ParameterError(function + ": " + whose + ": " + why));
+      throw ParameterError(function + ": " + (sent.is_same(x) ? "" : "the gradient of ") + name +
+                           ": " + why);
     }
+    if (sent.scalar_type() != x.scalar_type())
+      fact += " with a gradient in " + detail::dtype_and_shape(sent);
+    const auto& on_its_device = devices.try_emplace(sent.device(), name).first->second;
+    if (!same_device(sent.device(), own))
+      fact += " not on group.device(), but with " + on_its_device;
   }
-  return group.compare_networks(
-      function, function + ' ' + detail::text_of(what),
-      own ? "" : description(all, what, group.device),
-      "the ranks' networks differ in the names, shapes, dtypes, devices, ties "
-      "or requires_grad of their tensors, or in their gradients' dtypes "
-      "(build the same on every rank)",
-      own, choice);
+  return {function + ' ' + detail::text_of(what), std::move(facts)};
 }
 
 // The gradients that some rank has; zeros where this one has none.
@@ -113,19 +94,17 @@ void exchange(detail::GroupState& group, const std::string& function,
 void broadcast_parameters(ModuleRef net, Communicator& group, int root) {
   auto& state = *group.state_;
   detail::NamedTensors all;
-  try {
+  state.compare("broadcast_parameters", [&] {
     all = detail::named_tensors_of(net.get());
-  } catch (...) {
-    state.refuse("broadcast_parameters");
-    throw;
-  }
-  check_networks(state, "broadcast_parameters", all, root);
+    return call_for("broadcast_parameters", all, root, state.device);
+  });
   if (const auto trouble = detail::trouble_with_root(root, state.size()); !trouble.empty())
     throw ArgumentError("broadcast_parameters: " + trouble);
   state.take_part("broadcast_parameters", [&] {
     exchange(state, "broadcast_parameters", detail::distinct_tensors(all), root);
     // A rank that has its values does not hear of one that has not.
-    state.compare_calls("broadcast_parameters", "the end of broadcast_parameters");
+    state.compare("broadcast_parameters",
+                  [] { return detail::Call{"the end of broadcast_parameters"}; });
   });
 }
 
@@ -135,7 +114,11 @@ void average_gradients(ModuleRef net, Communicator& group) {
   std::string has_gradient;
   for (const auto& name : names) has_gradient += all.at(name).grad().defined() ? '1' : '0';
   auto& state = *group.state_;
-  const bool same = check_networks(state, "average_gradients", all, ReduceOp::mean, has_gradient);
+  const bool same = state.compare("average_gradients", [&] {
+    auto call = call_for("average_gradients", all, ReduceOp::mean, state.device);
+    call.choice = has_gradient;
+    return call;
+  });
   state.take_part("average_gradients", [&] {
     if (!same) {  // a '1' of any rank counts
       const auto any =

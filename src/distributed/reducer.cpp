@@ -5,10 +5,8 @@
 #include <torch/nn/module.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/csrc/distributed/c10d/comm.hpp>
-#include <use_gpu/allow_transfers.hpp>
 
 #include <algorithm>
-#include <exception>
 #include <limits>
 #include <map>
 #include <set>
@@ -16,72 +14,58 @@
 #include <unordered_map>
 #include <utility>
 
-#include "distributed/nccl_backend_cuda.hpp"
-
 namespace use_gpu::detail {
 namespace {
 
 constexpr const char* k_operation = "DistributedDataParallel";
 
-// A work of Gloo's that is waited for as the group's own calls are.
-class LimitedWork final : public c10d::Work {
+// What Reducer sends by: Gloo, for whose work its callers wait here, or NCCL that is watched.
+class ReducerBackend final : public c10d::Backend {
  public:
-  LimitedWork(c10::intrusive_ptr<c10d::Work> work, GroupState& group)
-      : Work(group.rank), work_(std::move(work)), group_(group) {}
-
-  bool wait(std::chrono::milliseconds) override {
-    group_.finish(k_operation, work_, /*on_nccl=*/false);
-    return true;
+  ReducerBackend(GroupState& group, bool is_nccl)
+      : Backend(group.rank, group.size()), group_(group), is_nccl_(is_nccl) {}
+  [[nodiscard]] const std::string getBackendName() const override {
+    return is_nccl_ ? "nccl" : "gloo";
   }
-
- private:
-  c10::intrusive_ptr<c10d::Work> work_;
-  GroupState& group_;
-};
-
-class LimitedGloo final : public c10d::Backend {
- public:
-  explicit LimitedGloo(GroupState& group) : Backend(group.rank, group.size()), group_(group) {}
-  [[nodiscard]] const std::string getBackendName() const override { return "gloo"; }
   c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& x,
                                            const c10d::AllreduceOptions& options) override {
-    return start([&](c10d::Backend& gloo) { return gloo.allreduce(x, options); });
+    return run([&](c10d::Backend& backend) { return backend.allreduce(x, options); });
   }
   c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>& x,
                                            const c10d::BroadcastOptions& options) override {
-    std::vector<at::Tensor> bytes{x.at(0).view(at::kByte)};  // Gloo has few dtypes
-    return start([&](c10d::Backend& gloo) { return gloo.broadcast(bytes, options); });
+    std::vector<at::Tensor> bytes{x.at(0).view(at::kByte)};  // both have few dtypes
+    return run([&](c10d::Backend& backend) { return backend.broadcast(bytes, options); });
   }
 
  private:
-  template <class Call>
-  c10::intrusive_ptr<c10d::Work> start(const Call& call) try {
-    const AllowTransfers certain;  // Gloo takes a GPU's tensors through host memory
-    group_.throw_if_lost(k_operation);
-    return c10::make_intrusive<LimitedWork>(call(*group_.gloo), group_);
-  } catch (const std::exception& error) {
-    if (group_.failure.empty()) group_.lose(k_operation, error);
-    throw;
+  template <class Start>
+  c10::intrusive_ptr<c10d::Work> run(const Start& start) {
+    const auto work = group_.begin(
+        k_operation, [&] { return start(is_nccl_ ? *group_.watched_nccl : *group_.gloo); });
+    if (!is_nccl_) group_.finish(k_operation, work, /*on_nccl=*/false);
+    return work;
   }
 
   GroupState& group_;
+  bool is_nccl_;
 };
 
 // Averages Reducer's buckets by Gloo to the same bits as Reducer itself, which would wait without a
 // time-out. Of each bucket, by its index: what is under way, and its values.
 class GlooAverages final : public c10d::CommHookInterface {
  public:
-  explicit GlooAverages(GroupState& group) : gloo_(c10::make_intrusive<LimitedGloo>(group)) {}
+  explicit GlooAverages(GroupState& group) : group_(group) {}
 
   c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
     auto& values = bucket.getBufferRef();
     // As Reducer: mul_(number) would round it to bfloat16 first.
-    const double size = gloo_->getSize();
+    const double size = group_.size();
     values.is_sparse() ? values.div_(size)
                        : values.mul_(at::native::wrapped_scalar_tensor(1 / size));
     std::vector<at::Tensor> tensors{values};
     const auto index = static_cast<std::int64_t>(bucket.getIndex());
-    started_[index] = {gloo_->allreduce(tensors, {}), values};
+    started_[index] = {
+        group_.begin(k_operation, [&] { return group_.gloo->allreduce(tensors, {}); }), values};
     auto future = c10::make_intrusive<c10::ivalue::Future>(c10::IntType::get());
     future->markCompleted(index);  // the wait is in parseHookResult, in the backward pass's thread
     return future;
@@ -89,12 +73,12 @@ class GlooAverages final : public c10d::CommHookInterface {
 
   at::Tensor parseHookResult(const c10::IValue& index) override {
     const auto [work, values] = started_.extract(index.toInt()).mapped();
-    work->wait();
+    group_.finish(k_operation, work, /*on_nccl=*/false);
     return values;
   }
 
  private:
-  c10::intrusive_ptr<LimitedGloo> gloo_;
+  GroupState& group_;
   std::map<std::int64_t, std::pair<c10::intrusive_ptr<c10d::Work>, at::Tensor>> started_;
 };
 
@@ -103,14 +87,12 @@ class GlooAverages final : public c10d::CommHookInterface {
 c10::intrusive_ptr<c10d::ProcessGroup> reducer_processes(GroupState& group) {
   using Type = c10d::ProcessGroup::BackendType;
   auto processes = c10::make_intrusive<c10d::ProcessGroup>(group.rank, group.size());
-  const Backend gloo = c10::make_intrusive<LimitedGloo>(group);
-  processes->setBackend(c10::kCPU, Type::GLOO, gloo);
-  if (group.nccl) {
-    processes->setBackend(c10::kCUDA, Type::NCCL, watched(group.nccl));
-  } else if (!group.device.is_cpu()) {
-    processes->setBackend(group.device.type(), Type::GLOO, gloo);
-  }
-  processes->setDefaultBackend(group.nccl ? Type::NCCL : Type::GLOO);
+  const bool is_nccl = group.nccl != nullptr;
+  const auto type = is_nccl ? Type::NCCL : Type::GLOO;
+  const auto backend = [&](bool nccl) { return c10::make_intrusive<ReducerBackend>(group, nccl); };
+  processes->setBackend(c10::kCPU, Type::GLOO, backend(false));
+  if (!group.device.is_cpu()) processes->setBackend(group.device.type(), type, backend(is_nccl));
+  processes->setDefaultBackend(type);
   return processes;
 }
 

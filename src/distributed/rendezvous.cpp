@@ -2,9 +2,10 @@
 //
 // A store may outlive a group: torchrun keeps its own across restarts, and the restart count does
 // not identify a group, because each machine's torchrun has its own. So rank 0 names each group
-// anew. Under that name the ranks store their entries, and rank 0 the list of all. A rank that
-// finds a name or a list from before a restart sees that the list has not its mark, and looks for a
-// newer name.
+// anew. Under that name each rank stores its entry, where none is yet; once all have, or in the place
+// of those who have not come in time, rank 0 closes the group, and nobody enters any more. A rank
+// that finds a name from before a restart sees that the group is not closed, or that its own place
+// has not its mark, and looks for a newer name.
 #include "distributed/rendezvous.hpp"
 
 #include <netdb.h>
@@ -17,32 +18,28 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <iterator>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <random>
+#include <sstream>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "core/messages/error_text.hpp"
 #include "distributed/own_thread.hpp"
 #include "gpu_info/message.hpp"
 
 namespace use_gpu::detail {
-
-// How a peer is written as JSON.
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Peer, rank, size, address, gpu, needs_own_gpu, mark)
-
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using nlohmann::json;
 using Peers = std::vector<Peer>;
 using Store = c10::intrusive_ptr<c10d::Store>;
 
 constexpr std::chrono::milliseconds k_pause(10);  // between two polls
 constexpr auto k_newest_name = "use_gpu/group";
-constexpr auto k_list = "list";
+constexpr auto k_closed = "closed";
+constexpr auto k_absent = "-";  // in place of an entry
 
 // CommunicatorError with this rank, the endpoint and the cause.
 [[noreturn]] void throw_not_joined(const LaunchEnvironment& launch, const std::string& cause) {
@@ -53,12 +50,11 @@ constexpr auto k_list = "list";
                           std::to_string(launch.port) + ": " + cause);
 }
 
-// A socket for the first address of MASTER_ADDR for which `use`, bind or connect, returns 0. If
-// there is none, throws the last error as std::system_error.
-int socket_for(const LaunchEnvironment& launch, int type,
-               int (*use)(int socket, const sockaddr* address, socklen_t size)) {
+// A socket at the first of MASTER_ADDR's addresses that takes one: bound, for LibTorch to listen on, or
+// connected to the store's server, once there is one.
+int socket_of(const LaunchEnvironment& launch, bool listens, Clock::time_point deadline) {
   addrinfo hints{};
-  hints.ai_socktype = type;
+  hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   const int unresolved =
       ::getaddrinfo(launch.address.c_str(), std::to_string(launch.port).c_str(), &hints, &found);
@@ -67,47 +63,32 @@ int socket_for(const LaunchEnvironment& launch, int type,
                                  ::gai_strerror(unresolved) + ").");
   }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, ::freeaddrinfo);
-  int error = 0;
-  for (const auto* a = found; a != nullptr; a = a->ai_next) {
-    const int socket = ::socket(a->ai_family, type | SOCK_CLOEXEC, 0);
-    const int reuse = 1;  // a port that a server left a moment ago
-    if (socket >= 0 && ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof(reuse)) == 0 &&
-        use(socket, a->ai_addr, a->ai_addrlen) == 0)
-      return socket;
-    error = errno;
-    if (socket >= 0) ::close(socket);
-  }
-  throw std::system_error(error, std::generic_category());
-}
-
-// A socket on which LibTorch will listen.
-int serving_socket(const LaunchEnvironment& launch) try {
-  return socket_for(launch, SOCK_STREAM, ::bind);
-} catch (const std::system_error& error) {
-  if (error.code() == std::errc::address_in_use) {
-    throw_not_joined(launch,
-                     "the port is taken by another program, so rank 0 cannot serve the group "
-                     "there. Choose another MASTER_PORT.");
-  }
-  throw_not_joined(launch, "rank 0 cannot listen there (" + error.code().message() +
-                               "). MASTER_ADDR has to be an address of the machine of rank 0.");
-}
-
-void wait_for_server(const LaunchEnvironment& launch, Clock::time_point deadline) {
+  const auto use = listens ? ::bind : ::connect;
   for (;; std::this_thread::sleep_for(k_pause)) {
-    try {
-      ::close(socket_for(launch, SOCK_STREAM, ::connect));
-      return;
-    } catch (const std::system_error&) {
-      if (Clock::now() > deadline) throw;
+    int error = 0;
+    for (const auto* a = found; a != nullptr; a = a->ai_next) {
+      const int socket = ::socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+      const int reuse = 1;  // a port that a server left a moment ago
+      if (socket >= 0 &&
+          ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof(reuse)) == 0 &&
+          use(socket, a->ai_addr, a->ai_addrlen) == 0)
+        return socket;
+      error = errno;
+      if (socket >= 0) ::close(socket);
     }
+    const std::system_error why(error, std::generic_category());
+    if (listens) {
+      throw_not_joined(launch, std::string("rank 0 cannot listen there (") + why.what() +
+                                   "). MASTER_ADDR has to be an address of its machine, and "
+                                   "MASTER_PORT one that no other program uses.");
+    }
+    if (Clock::now() > deadline) throw why;
   }
 }
 
 // The address of this machine from which MASTER_ADDR is reached: loopback for loopback.
-std::string local_address(const LaunchEnvironment& launch) {
-  // Connecting a datagram socket sends nothing; it asks the system for the route.
-  const int socket = socket_for(launch, SOCK_DGRAM, ::connect);
+std::string local_address(const LaunchEnvironment& launch, Clock::time_point deadline) {
+  const int socket = socket_of(launch, /*listens=*/false, deadline);
   sockaddr_storage local{};
   auto* const address = reinterpret_cast<sockaddr*>(&local);
   socklen_t size = sizeof(local);
@@ -119,23 +100,19 @@ std::string local_address(const LaunchEnvironment& launch) {
 }
 
 // Rank 0 serves the store, if torchrun does not, at MASTER_ADDR alone: LibTorch's own socket would
-// listen on every interface. The others wait for its server: LibTorch would wait too, but print a
-// page per failed attempt.
-Store open_store(const LaunchEnvironment& launch, std::chrono::milliseconds timeout) {
+// listen on every interface. The others wait for its server: LibTorch would wait for it too, but print
+// a page per failed attempt.
+Store open_store(const LaunchEnvironment& launch, std::chrono::milliseconds timeout,
+                 Clock::time_point deadline) {
   c10d::TCPStoreOptions options{
       .port = launch.port, .isServer = launch.serves(), .waitWorkers = false, .timeout = timeout};
+  const int socket = socket_of(launch, launch.serves(), deadline);
   if (launch.serves()) {
-    options.masterListenFd = serving_socket(launch);
+    options.masterListenFd = socket;
   } else {
-    wait_for_server(launch, Clock::now() + timeout);
+    ::close(socket);
   }
   return c10::make_intrusive<c10d::TCPStore>(launch.address, options);
-}
-
-std::string ranks_of(const Peers& peers) {
-  std::vector<int> ranks;
-  for (const auto& peer : peers) ranks.push_back(peer.rank);
-  return number_ranges(ranks);
 }
 
 bool has_mark_of(const Peers& peers, const Peer& self) {
@@ -147,14 +124,18 @@ std::string why_no_group(const Peers& came, const Peer& self) {
   const auto& first = came.front();
   if (first.rank != 0)
     return "rank 0 has not joined in time. Was it started, with this MASTER_ADDR and MASTER_PORT?";
-  for (const auto& peer : came) {
+  Peers all = came;
+  all.push_back(self);  // it may have no place there
+  for (const auto& peer : all) {
     if (peer.size == first.size) continue;
     return "rank " + std::to_string(peer.rank) + " was started with WORLD_SIZE " +
            std::to_string(peer.size) + ", rank 0 with " + std::to_string(first.size) +
            ". Start all with the same.";
   }
   if (came.size() < static_cast<std::size_t>(first.size)) {
-    return "only these ranks joined in time: " + ranks_of(came) +
+    std::vector<int> ranks;
+    for (const auto& peer : came) ranks.push_back(peer.rank);
+    return "only these ranks joined in time: " + number_ranges(ranks) +
            ". Were all started, with this MASTER_ADDR, MASTER_PORT and WORLD_SIZE?";
   }
   if (!has_mark_of(came, self)) {
@@ -162,31 +143,38 @@ std::string why_no_group(const Peers& came, const Peer& self) {
            "own MASTER_PORT.";
   }
   for (const auto& peer : came) {
-    Peers sharing;
-    std::ranges::copy_if(came, std::back_inserter(sharing), [&](const Peer& other) {
-      return other.address == peer.address && other.gpu == peer.gpu;
-    });
+    std::vector<int> sharing;
+    for (const auto& other : came) {
+      if (other.address == peer.address && other.gpu == peer.gpu) sharing.push_back(other.rank);
+    }
     if (!peer.needs_own_gpu || sharing.size() == 1) continue;
-    return "ranks " + ranks_of(sharing) +
+    return "ranks " + number_ranges(sharing) +
            " all see only the same GPU. Start one process for each GPU (torchrun "
            "--nproc-per-node), or hide the GPUs from all (CUDA_VISIBLE_DEVICES=).";
   }
   return {};
 }
 
-// The keys of the group of that name, which have this rank's entry now.
+// The keys of the group of that name, which have this rank's entry now, or that of whoever came first.
 Store enter(const std::string& name, const Peer& self, const Store& store) {
-  auto group = c10::make_intrusive<c10d::PrefixStore>(name, store);
-  group->set(std::to_string(self.rank), json(self).dump());
+  Store group = c10::make_intrusive<c10d::PrefixStore>(name, store);
+  group->compareSet(std::to_string(self.rank), "",
+                    self.mark + ' ' + std::to_string(self.size) + ' ' +
+                        std::to_string(self.needs_own_gpu) + ' ' + self.address + ' ' + self.gpu);
   return group;
 }
 
-// The entries of those who have come.
-Peers who_came(c10d::Store& group, int size) {
+// Those who have come, in a group that has rank 0's entry.
+Peers who_came(c10d::Store& group) {
   Peers peers;
-  for (int rank = 0; rank < size; ++rank) {
-    const auto entry = std::to_string(rank);
-    if (group.check({entry})) peers.push_back(json::parse(group.get_to_str(entry)));
+  for (int rank = 0; rank == 0 || rank < peers.front().size; ++rank) {
+    const auto key = std::to_string(rank);
+    const auto entry = group.check({key}) ? group.get_to_str(key) : k_absent;
+    if (entry == k_absent) continue;
+    auto& peer = peers.emplace_back();
+    peer.rank = rank;
+    std::istringstream(entry) >> peer.mark >> peer.size >> peer.needs_own_gpu >> peer.address >>
+        peer.gpu;
   }
   return peers;
 }
@@ -197,31 +185,27 @@ Rendezvous lead(const Peer& self, Clock::time_point deadline, const Store& store
   const auto group = enter(name, self, store);
   store->set(k_newest_name, name);
   for (int rank = 1; rank < self.size; ++rank) {
-    while (!group->check({std::to_string(rank)}) && Clock::now() < deadline)
-      std::this_thread::sleep_for(k_pause);
+    const auto key = std::to_string(rank);
+    while (!group->check({key}) && Clock::now() < deadline) std::this_thread::sleep_for(k_pause);
+    group->compareSet(key, "", k_absent);
   }
-  auto peers = who_came(*group, self.size);
-  group->set(k_list, json(peers).dump());
-  return {group, std::move(peers)};
+  group->set(k_closed, k_closed);
+  return {group, who_came(*group)};
 }
 
-// What the others do; as above, or a list without this process.
+// What the others do; as above, or a group without this process.
 Rendezvous follow(const Peer& self, Clock::time_point deadline, const Store& store) {
   std::string name;
   Store group;
-  Peers peers = {self};
   for (; Clock::now() < deadline; std::this_thread::sleep_for(k_pause)) {
     if (!store->check({k_newest_name})) continue;
     if (const auto newest = store->get_to_str(k_newest_name); newest != name) {
       name = newest;
       group = enter(name, self, store);
     }
-    if (!group->check({k_list})) continue;
-    peers = json::parse(group->get_to_str(k_list)).get<Peers>();
-    if (has_mark_of(peers, self)) return {group, std::move(peers)};
+    if (group->check({k_closed}) && has_mark_of(who_came(*group), self)) break;
   }
-  if (group && !group->check({k_list})) peers = who_came(*group, self.size);
-  return {group, std::move(peers)};
+  return {group, group ? who_came(*group) : Peers{self}};
 }
 
 Rendezvous meet_now(const LaunchEnvironment& launch, const std::string& gpu, bool needs_own_gpu,
@@ -229,11 +213,12 @@ Rendezvous meet_now(const LaunchEnvironment& launch, const std::string& gpu, boo
   const auto deadline = Clock::now() + timeout;
   std::random_device random;
   const auto mark = std::to_string(random()) + '-' + std::to_string(random());
-  const Peer self{launch.rank, launch.size, local_address(launch), gpu, needs_own_gpu, mark};
-  const auto store = open_store(launch, timeout);
+  const auto store = open_store(launch, timeout, deadline);
+  const auto address = local_address(launch, deadline);
+  const Peer self{launch.rank, launch.size, address, gpu, needs_own_gpu, mark};
   auto [group, peers] = (self.rank == 0 ? lead : follow)(self, deadline, store);
   if (const auto why = why_no_group(peers, self); !why.empty()) {
-    if (launch.serves()) std::this_thread::sleep_for(100 * k_pause);  // the others read the list
+    if (launch.serves()) std::this_thread::sleep_for(100 * k_pause);  // the others read the entries
     throw_not_joined(launch, why);
   }
   return {c10::make_intrusive<c10d::PrefixStore>("c10d", group), std::move(peers)};

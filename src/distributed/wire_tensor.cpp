@@ -66,12 +66,10 @@ std::string why_not_sent(const at::Tensor& x, Collective what) {
 
 void check_collective(const std::string& operation, const at::Tensor& x, Collective what,
                       int size) {
-  const auto refuse = [&](const std::string& why) {
-    if (!why.empty()) throw ArgumentError(operation + ": " + why);
-  };
-  if (!x.defined()) refuse("the tensor is undefined.");
-  refuse(why_not_sent(x, what));
-  if (const auto* root = std::get_if<int>(&what)) refuse(trouble_with_root(*root, size));
+  auto why = x.defined() ? why_not_sent(x, what) : "the tensor is undefined.";
+  if (const auto* root = std::get_if<int>(&what); root && why.empty())
+    why = trouble_with_root(*root, size);
+  if (!why.empty()) throw ArgumentError(operation + ": " + why);
 }
 
 at::Tensor to_wire(const at::Tensor& x, Collective what, bool through_host) {

@@ -47,7 +47,7 @@ std::vector<Module*> distinct_modules(const std::string& function,
 
 // ParameterError, which begins with `what`, unless all have the same names, and values that can be copied.
 void check_alike(const std::string& what, const std::vector<NamedTensors>& replicas) {
-  auto differences = detail::differences_between(replicas, " is missing in ");
+  auto differences = detail::differences_between(replicas, "missing");
   for (std::size_t i = 0; i < replicas.size(); ++i) {
     for (const auto& [name, x] : replicas[i]) {
       const auto trouble = x.defined() ? detail::trouble_with(x) : "";
@@ -186,7 +186,7 @@ USE_GPU_EXPORT void detail::average_gradients_of(const std::vector<ModuleRef>& r
   const std::string what = "average_gradients: the replicas do not match";
   std::vector<NamedTensors> parameters;
   for (const auto* net : nets) parameters.push_back(detail::trainable_parameters_of(*net));
-  detail::throw_if_any(what, detail::differences_between(parameters, " is missing or frozen in "));
+  detail::throw_if_any(what, detail::differences_between(parameters, "missing or frozen"));
   auto names = detail::distinct_names(parameters.front());
   std::erase_if(names, [&](const std::string& name) {
     return std::ranges::none_of(parameters,

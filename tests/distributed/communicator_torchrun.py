@@ -17,8 +17,9 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 LIMIT_S = 100  # far more than anything takes, and longer than every tested time-out
 scenario, program, GPUS = *sys.argv[1:3], int(sys.argv[3])
 RANKS = GPUS or 3
-# Until a lost rank is noticed: by Gloo usually at once, by NCCL never earlier.
-TIMEOUT_S = 20 if GPUS else 40
+# Until a lost rank is noticed: by Gloo usually at once, by NCCL never earlier. Less than the 30 s after which
+# torchrun kills whoever is left.
+TIMEOUT_S = 20
 
 
 def environment(**more):
@@ -62,15 +63,16 @@ def torchrun(*arguments, tests, **more):
     return start([*TORCHRUN, *arguments, "--no-python", program, f"--gtest_filter={tests}"], **more)
 
 
-def start_ranks(tests, count=RANKS, victim=None, port=None, visible=(), **sizes):
+def start_ranks(tests, count=RANKS, victim=None, port=None, visible=(), twice=(), **sizes):
     """Without torchrun: rank 0 serves the store. rank_2=4 tells rank 2 that it is one of 4.
-    visible=("0", "1"): rank 0 sees the first GPU alone, rank 1 the second."""
+    visible=("0", "1"): rank 0 sees the first GPU alone, rank 1 the second. twice=[1]: two
+    processes have rank 1."""
     same = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port or free_port()),
             "VICTIM": str(victim)}
     hidden = [{"CUDA_VISIBLE_DEVICES": gpu} for gpu in visible] or [{}] * count
     return [start([program, f"--gtest_filter={tests}"], RANK=str(rank), LOCAL_RANK=str(rank),
                   WORLD_SIZE=str(sizes.get(f"rank_{rank}", count)), **same, **hidden[rank])
-            for rank in range(count)]
+            for rank in [*range(count), *twice]]
 
 
 def ranks(*arguments, limit_s=LIMIT_S, **more):
@@ -165,6 +167,23 @@ def restarted():
     expect_said(output, "rank 1: joined again")
 
 
+def restarted_while_joining():
+    [status], [output] = finish([torchrun(
+        "--nproc-per-node=2", "--master-addr=127.0.0.1", f"--master-port={free_port()}",
+        "--max-restarts=1", tests="Fault.KilledWhileJoiningThenRestarted", VICTIM="0")])
+    expect(status == 0, "the second start failed")
+    expect_said(output, "rank 0: joined, restart 1")
+    expect_said(output, "rank 1: joined, restart 1")
+
+
+def same_rank_twice():
+    statuses, outputs = ranks("Fault.JoinsUnlessAnotherHasItsRank", count=2, twice=[1])
+    expect(statuses == [0, 0, 0], "exit statuses")
+    expect_said(outputs[0], "joined")
+    expect_said(outputs[1] + outputs[2], "joined")
+    expect_said(outputs[1] + outputs[2], "refused")
+
+
 def killed_before_joining():
     statuses, outputs = ranks("Fault.CannotJoin", victim=1)
     expect_survivors(statuses, victim=1)
@@ -242,7 +261,7 @@ def taken_port():
     with socket.create_server(("127.0.0.1", 0)) as server:
         statuses, outputs = ranks("Fault.CannotJoin", count=2, port=server.getsockname()[1])
     expect(statuses == [0, 0], "exit statuses")
-    expect_said(outputs[0], "the port is taken")
+    expect_said(outputs[0], "cannot listen there (Address already in use)")
     expect_said(outputs[1], "has not answered")
 
 

@@ -602,5 +602,33 @@ TEST(Fault, KilledOnceThenRestarted) {
   say("joined again, restart " + environment("TORCHELASTIC_RESTART_COUNT"));
 }
 
+// torchrun's store then has the name of a group that never was, with a place for rank 1.
+TEST(Fault, KilledWhileJoiningThenRestarted) {
+  const bool is_restarted = environment("TORCHELASTIC_RESTART_COUNT") != "0";
+  if (is_victim() && !is_restarted) {
+    std::thread([] {
+      std::this_thread::sleep_for(std::chrono::seconds(2));
+      die();
+    }).detach();
+  }
+  const bool comes_last = is_victim() == is_restarted;
+  if (comes_last) std::this_thread::sleep_for(std::chrono::seconds(is_restarted ? 2 : 20));
+  auto joined = join_within(until_noticed());
+  joined.barrier();
+  say("joined, restart " + environment("TORCHELASTIC_RESTART_COUNT"));
+}
+
+TEST(Fault, JoinsUnlessAnotherHasItsRank) {
+  try {
+    auto joined = join_within(std::chrono::seconds(6));
+    joined.barrier();
+    say("joined");
+    std::this_thread::sleep_for(std::chrono::seconds(8));  // rank 0 serves the one that waits
+  } catch (const CommunicatorError& error) {
+    EXPECT_TRUE(has(error.what(), "another process has the same rank"));
+    say("refused");
+  }
+}
+
 }  // namespace
 }  // namespace use_gpu

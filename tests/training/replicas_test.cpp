@@ -207,23 +207,24 @@ TEST(Mirror, SaysWhatIsNotAlikeAndMovesNothing) {
   const auto linear = [] { return torch::nn::Linear(2, 2).ptr(); };
   const std::vector<Case> cases{
       {[](Net& net) { net.register_parameter("extra", torch::ones({1})); },
-       "extra is missing in replica 0"},
-      {[](Net& net) { net.unregister_module("child"); }, "child.weight is missing in replica 1"},
+       "extra is missing in replica 0, but float32[1] in replica 1"},
+      {[](Net& net) { net.unregister_module("child"); },
+       "child.weight is float32[2, 2] in replica 0, but missing in replica 1"},
       {[](Net& net) { net.register_module("mode", torch::nn::Dropout()); },
-       "mode (a module) is missing in replica 0"},
+       "mode (a module) is missing in replica 0, but present in replica 1"},
       {[&](Net& net) { net.replace_module("child", torch::nn::Linear(2, 3).ptr()); },
-       "child.weight is float32[2, 2] on cpu in replica 0, but float32[3, 2] on cpu in replica 1"},
+       "child.weight is float32[2, 2] in replica 0, but float32[3, 2] in replica 1"},
       {[&](Net& net) {
          net.replace_module("child", linear());
          net.named_children()["child"]->to(torch::kDouble);
        },
-       "child.bias is float32[2] on cpu in replica 0, but float64[2] on cpu in replica 1"},
+       "child.bias is float32[2] in replica 0, but float64[2] in replica 1"},
       {[](Net& net) {
          net.unregister_module("child");
          const auto child = net.register_module("child", torch::nn::Linear(2, 2));
          net.register_parameter("tied", child->weight);
        },
-       "tied is tied to other names in replica 0 than in replica 1"},
+       "tied is float32[2, 2] in replica 0, but float32[2, 2] tied to child.weight in replica 1"},
       {[](Net& net) { net.register_buffer("meta", torch::ones({1}, torch::kMeta)); },
        "meta is without values (meta) in replica 1"},
       {[](Net& net) { net.register_buffer("sparse", torch::eye(2).to_sparse()); },
@@ -434,13 +435,15 @@ TEST(AverageGradients, ChangesNothingWhereItRefuses) {
     return text;
   };
   const auto net = net_of({{2, 2}, {3}});
-  EXPECT_TRUE(has(refused(net, net_of({{2, 2}})), "p1 is missing or frozen in replica 1"));
+  EXPECT_TRUE(has(refused(net, net_of({{2, 2}})),
+                  "p1 is float32[3] in replica 0, but missing or frozen in replica 1"));
   EXPECT_TRUE(has(refused(net_of({{2, 2}}), net), "p1 is missing or frozen in replica 0"));
   EXPECT_TRUE(has(refused(net, net_of({{2, 2}, {4}})),
-                  "p1 is float32[3] on cpu in replica 0, but float32[4] on cpu in replica 1"));
+                  "p1 is float32[3] in replica 0, but float32[4] in replica 1"));
   const auto frozen = net_of({{2, 2}, {3}});
   frozen->parameters()[1].set_requires_grad(false);
-  EXPECT_TRUE(has(refused(net, frozen), "p1 is missing or frozen in replica 1"));
+  EXPECT_TRUE(has(refused(net, frozen),
+                  "p1 is float32[3] in replica 0, but missing or frozen in replica 1"));
   const auto sparse = net_of({{2, 2}, {3}});
   sparse->parameters()[1].mutable_grad() = torch::ones({3}).to_sparse();
   EXPECT_TRUE(has(refused(net, sparse), "p1's gradient in replica 1 is float32[3] Sparse"));
@@ -656,7 +659,7 @@ TEST(CopyBuffers, RefusesWhatCannotBeCopied) {
   EXPECT_TRUE(has(error_of<ParameterError>([&] {
                     copy_buffers(Nets{first, net_of({{2}})});
                   }),
-                  "statistics is missing in replica 1"));
+                  "statistics is float32[2] in replica 0, but missing in replica 1"));
   EXPECT_TRUE(has(error_of<ParameterError>([&] {
                     copy_buffers(Nets{first, with_buffer(torch::ones({2}).to_sparse())});
                   }),

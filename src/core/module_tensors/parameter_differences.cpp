@@ -4,8 +4,9 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/empty.h>
 #include <use_gpu/errors.hpp>
-#include <use_gpu/tensor.hpp>
 
+#include <algorithm>
+#include <map>
 #include <unordered_map>
 #include <utility>
 
@@ -34,13 +35,6 @@ bool can_convert(at::ScalarType from, at::ScalarType to) {
   } catch (const c10::Error&) {  // LibTorch lacks that conversion
     return false;
   }
-}
-
-// Of each tensor the first of its names; the others are tied to it.
-std::unordered_map<at::TensorImpl*, std::string> first_names(const NamedTensors& all) {
-  std::unordered_map<at::TensorImpl*, std::string> names;
-  for (const auto& [name, x] : all) names.emplace(x.unsafeGetTensorImpl(), name);
-  return names;
 }
 
 }  // namespace
@@ -90,35 +84,49 @@ void throw_if_any(const std::string& what, Differences differences) {
 
 std::string replica_name(std::size_t index) { return "replica " + std::to_string(index); }
 
-Differences differences_between(const std::vector<NamedTensors>& replicas,
+Facts facts_of(const NamedTensors& all) {
+  std::unordered_map<const at::TensorImpl*, std::string> first_names;
+  Facts facts;
+  for (const auto& [name, x] : all) {
+    if (!x.defined()) {
+      facts.emplace_back(name, "present");
+      continue;
+    }
+    const auto& first = first_names.try_emplace(x.unsafeGetTensorImpl(), name).first->second;
+    facts.emplace_back(name, dtype_and_shape(x) + (first == name ? "" : " tied to " + first));
+  }
+  return facts;
+}
+
+Differences differences_between(const std::vector<Facts>& networks, const std::string& where,
                                 const std::string& missing) {
   Differences differences;
-  const auto& first = replicas.front();
-  const auto ties = first_names(first);
-  for (std::size_t i = 1; i < replicas.size(); ++i) {
-    const auto& other = replicas[i];
-    const auto other_ties = first_names(other);
-    for (const auto& [name, x] : first) {
-      const auto found = other.find(name);
-      if (found == other.end()) {
-        differences.push_back(name + missing + replica_name(i));
-        continue;
-      }
-      if (!x.defined()) continue;
-      const auto& y = found->second;
-      if (x.scalar_type() != y.scalar_type() || x.sizes() != y.sizes()) {
-        differences.push_back(name + " is " + describe(x) + " in replica 0, but " + describe(y) +
-                              " in " + replica_name(i));
-      } else if (ties.at(x.unsafeGetTensorImpl()) != other_ties.at(y.unsafeGetTensorImpl())) {
-        differences.push_back(name + " is tied to other names in replica 0 than in " +
-                              replica_name(i));
-      }
+  const auto& first = networks.front();
+  for (std::size_t i = 1; i < networks.size(); ++i) {
+    const auto& other = networks[i];
+    const auto known = differences.size();
+    const auto compare = [&](const std::string& name, const std::string& a, const std::string& b) {
+      if (a == b) return;
+      differences.push_back(name + " is " + a + where + "0, but " + b + where + std::to_string(i));
+    };
+    std::map<std::string, std::string> rest(other.begin(), other.end());
+    for (const auto& [name, fact] : first) {
+      const auto found = rest.extract(name);
+      compare(name, fact, found.empty() ? missing : found.mapped());
     }
-    for (const auto& [name, y] : other) {
-      if (!first.contains(name)) differences.push_back(name + missing + replica_name(0));
-    }
+    for (const auto& [name, fact] : rest) compare(name, missing, fact);
+    if (differences.size() > known) continue;
+    const auto [here, there] = std::ranges::mismatch(first, other);
+    if (here != first.end()) compare("the first one in another place", here->first, there->first);
   }
   return differences;
+}
+
+Differences differences_between(const std::vector<NamedTensors>& replicas,
+                                const std::string& missing) {
+  std::vector<Facts> networks;
+  for (const auto& all : replicas) networks.push_back(facts_of(all));
+  return differences_between(networks, " in replica ", missing);
 }
 
 }  // namespace use_gpu::detail

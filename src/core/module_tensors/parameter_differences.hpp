@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/module_tensors/named_tensors.hpp"
@@ -32,8 +33,19 @@ void throw_if_any(const std::string& what, Differences differences);
 /// "replica 1".
 [[nodiscard]] std::string replica_name(std::size_t index);
 
-/// How the others differ from the first: in names, dtypes, shapes, and in what is tied. `missing` is
-/// the text between a name and the replica that lacks it. Of an undefined tensor only the name counts.
+/// What must agree between networks: of each name, in order, a text.
+using Facts = std::vector<std::pair<std::string, std::string>>;
+
+/// Dtypes, shapes, and what is tied: "float32[2, 3] tied to a". Of an undefined tensor only the name
+/// counts.
+[[nodiscard]] Facts facts_of(const NamedTensors& all);
+
+/// How the others differ from the first: "a is float32[2] on rank 0, but missing on rank 1", where
+/// `where` is " on rank ", and `missing` what a name is where it has no fact.
+[[nodiscard]] Differences differences_between(const std::vector<Facts>& networks,
+                                              const std::string& where, const std::string& missing);
+
+/// The same for the facts_of replicas.
 [[nodiscard]] Differences differences_between(const std::vector<NamedTensors>& replicas,
                                               const std::string& missing);
 

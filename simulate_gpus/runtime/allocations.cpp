@@ -6,17 +6,9 @@
 #include "errors.hpp"
 #include "settings.hpp"
 #include "streams.hpp"
-#include "trace.hpp"
+#include "tool.hpp"
 
 using namespace simulated_cuda;
-
-namespace {
-
-void trace_allocated(int device) {
-  if (is_traced()) trace_memory(device, "allocated by cudaMalloc", allocated_bytes(device));
-}
-
-}  // namespace
 
 extern "C" {
 
@@ -27,7 +19,7 @@ cudaError_t cudaMalloc(void** address, std::size_t bytes) {
   if (bytes == 0) return cudaSuccess;
   *address = allocate(current_device(), bytes);
   if (*address == nullptr) return fail(cudaErrorMemoryAllocation);
-  trace_allocated(current_device());
+  tell(&Tool::allocates, current_device());
   return cudaSuccess;
 }
 
@@ -38,7 +30,7 @@ cudaError_t cudaFree(void* address) {
   finish_all();  // cudaFree waits for the device
   const auto pointer = device_pointer(address);
   if (!release(address)) return fail(cudaErrorInvalidValue);
-  trace_allocated(pointer->device);
+  tell(&Tool::allocates, pointer->device);
   return cudaSuccess;
 }
 

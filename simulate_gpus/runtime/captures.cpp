@@ -114,25 +114,21 @@ void record(Capture& capture, const CUstream_st& stream, Work step, Work undo) {
   ++capture.steps[&stream].given;
 }
 
-void record_check(Capture& capture, std::function<void(CUstream_st& launched)> check) {
+void at_each_launch(Capture& capture, std::function<void(CUstream_st& launched)> action) {
   const std::scoped_lock lock(capture.mutex);
-  capture.graph->recording->checked.push_back(std::move(check));
+  capture.graph->recording->at_each_launch.push_back(std::move(action));
 }
 
-void count(const CUstream_st& stream, const Work& add) {
-  if (const auto capture = stream.capture.load()) {
-    const std::scoped_lock lock(capture->mutex);
-    capture->graph->recording->counted.push_back(add);
-  } else {
-    add();
-  }
-}
-
-void keep_for_launches(const CUstream_st& stream, const Traced& given) {
+void tell_given(CUstream_st& stream, const Given& given) {
   const auto capture = stream.capture.load();
+  tell(&Tool::given, stream, given, capture != nullptr);
+  if (!capture) return;
   const std::scoped_lock lock(capture->mutex);
-  capture->graph->recording->traced.push_back(
-      {stream.device, stream.number, &stream == capture->origin, given});
+  Recording& recording = *capture->graph->recording;
+  recording.given.push_back({stream.device, stream.number, &stream == capture->origin, given});
+  Given& kept = recording.given.back().given;
+  kept.name = recording.texts.emplace_back(given.name);
+  kept.call = recording.texts.emplace_back(given.call);
 }
 
 }  // namespace simulated_cuda

@@ -7,8 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "interface.hpp"
-
 namespace simulated_cuda {
 namespace {
 
@@ -20,6 +18,8 @@ struct Operations : std::vector<std::string> {
   ~Operations() { is_over = true; }
 };
 thread_local Operations operations;
+
+std::atomic<std::shared_ptr<const simulated_cuda_place> (*)()> find_place = nullptr;
 
 std::atomic<bool (*)()> attach_to_allocator = nullptr;
 std::atomic<bool> is_attached = false;
@@ -46,6 +46,11 @@ std::string current_operation() {
   return *inner + " in " + std::string(outermost);
 }
 
+std::shared_ptr<const simulated_cuda_place> place_here() {
+  auto* const find = find_place.load();
+  return find ? find() : nullptr;
+}
+
 void meet_allocator() {
   if (attach_to_allocator.load(std::memory_order_relaxed) == nullptr) return;
   if (!has_begun && !is_in_operation()) return;
@@ -70,6 +75,10 @@ void simulated_cuda_enter_operation(const char* name) {
 
 void simulated_cuda_leave_operation() {
   if (is_in_operation()) operations.pop_back();
+}
+
+void simulated_cuda_set_places(std::shared_ptr<const simulated_cuda_place> (*here)()) {
+  find_place = here;
 }
 
 void simulated_cuda_attach_to_allocator(bool (*attach)()) {

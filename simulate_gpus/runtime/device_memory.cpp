@@ -12,11 +12,11 @@
 #include <map>
 #include <mutex>
 
-#include "check.hpp"
 #include "host_access.hpp"
 #include "interface.hpp"
+#include "pinned_memory.hpp"
 #include "settings.hpp"
-#include "watched_memory.hpp"
+#include "tool.hpp"
 
 namespace simulated_cuda {
 namespace {
@@ -154,7 +154,7 @@ bool release(void* address) {
   arena.used.erase(found);
   arena.allocated_bytes -= bytes;
   madvise(arena.host + offset, bytes, MADV_REMOVE);
-  check_freed(address, bytes);
+  tell(&Tool::frees, address, bytes);
   add_free(arena, offset, bytes);
   return true;
 }
@@ -194,10 +194,7 @@ using namespace simulated_cuda;
 
 void* simulated_cuda_host_address(const void* address) {
   const auto pointer = device_pointer(address);
-  if (!pointer) {
-    void* const unwatched = is_checked() ? unwatched_address(address) : nullptr;
-    return unwatched ? unwatched : const_cast<void*>(address);
-  }
+  if (!pointer) return runtimes_address(address);
   return memory().arenas[static_cast<std::size_t>(pointer->device)].host + pointer->offset;
 }
 

@@ -47,6 +47,11 @@ bool has_context(int device) {
   return exists(device) && contexts[static_cast<std::size_t>(device)];
 }
 
+bool has_used_gpus() {
+  return !is_forked() &&
+         std::ranges::any_of(contexts, [](const auto& made) { return made.load(); });
+}
+
 }  // namespace simulated_cuda
 
 using namespace simulated_cuda;

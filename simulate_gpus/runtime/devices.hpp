@@ -15,4 +15,7 @@ void make_context(int device);
 
 bool has_context(int device);
 
+/// Whether a device has a context, made by this process and not by one that forked it.
+bool has_used_gpus();
+
 }  // namespace simulated_cuda

@@ -9,8 +9,8 @@
 #include <cstdio>
 #include <mutex>
 
-#include "faults.hpp"
 #include "settings.hpp"
+#include "tool.hpp"
 
 namespace simulated_cuda {
 namespace {
@@ -129,7 +129,7 @@ cudaError_t fail(cudaError_t code, const std::string& detail) {
 
 cudaError_t enter(const char* function) {
   if (forked) return cudaErrorInitializationError;
-  return requested_fault(function);
+  return ask(&Tool::fault, function);
 }
 
 cudaError_t enter_with_devices(const char* function) {
@@ -151,6 +151,8 @@ cudaError_t unreported_refusal() {
   if (!refusal().is_unreported.exchange(false)) return cudaSuccess;
   return fail_with_refusal(refusal().kernel);
 }
+
+bool is_forked() { return forked; }
 
 void note_use() {
   if (used.exchange(true)) return;

@@ -29,6 +29,9 @@ cudaError_t unreported_refusal();
 /// This process has used CUDA: its forked children cannot.
 void note_use();
 
+/// Whether this process was forked by one that has used CUDA.
+bool is_forked();
+
 }  // namespace simulated_cuda
 
 /// How each function of the runtime begins.

@@ -6,11 +6,9 @@
 #include <mutex>
 #include <utility>
 
-#include "check.hpp"
-#include "counts.hpp"
 #include "devices.hpp"
 #include "errors.hpp"
-#include "trace.hpp"
+#include "streams.hpp"
 
 using namespace simulated_cuda;
 
@@ -50,18 +48,15 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
   if (event->device != stream.device) return fail(cudaErrorInvalidResourceHandle);
   const CapturedMoment captured = captured_moment(stream);
   const Moment moment = captured.capture ? Moment{} : moment_after(stream);
-  std::shared_ptr<Mark> mark;
-  if (is_traced()) {
-    mark.reset(new Mark{stream.name()});
-    trace(stream, {.category = "event", .name = "event", .mark = mark});
-  }
+  Notes notes;
+  tell(&Tool::note, stream, notes);
+  if (!notes.is_empty()) tell_given(stream, {.kind = Kind::event, .name = "event", .notes = notes});
   const std::scoped_lock lock(mutex);
   event->is_recorded = true;
   event->moment = moment;
   event->captured = captured;
   event->time = std::chrono::steady_clock::now();
-  event->mark = std::move(mark);
-  event->clock = clock_of(stream);
+  event->notes = std::move(notes);
   return cudaSuccess;
 }
 
@@ -76,7 +71,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   const CUevent_st recorded = copy_of(event);
   if (recorded.captured.capture) return fail(cudaErrorCapturedEvent);
   if (recorded.moment.is_finished()) {
-    check_host_looks(recorded.clock);
+    tell(&Tool::host_sees, HostWait{.event = &recorded.notes});
     return take_failure();
   }
   // What a thread only looks at, as c10d's does that looks for hung work, is done in the end too.
@@ -90,10 +85,10 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   SIMULATED_CUDA_ENTER();
   const CUevent_st recorded = copy_of(event);
   if (recorded.captured.capture) return fail(cudaErrorCapturedEvent);
-  ++counts().event_synchronizations;
-  if (is_traced()) trace_host_wait("event synchronization", recorded.mark);
+  const HostWait wait{.reason = HostWait::Reason::event, .event = &recorded.notes};
+  tell(&Tool::host_waits, wait);
   recorded.moment.finish();
-  check_host_waits(recorded.clock);
+  tell(&Tool::host_has_waited, wait);
   return take_failure();
 }
 
@@ -116,15 +111,11 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
   const CUevent_st recorded = copy_of(event);
   if (recorded.captured.capture) {
     if (const cudaError_t refused = join(stream, recorded.captured)) return refused;
-  } else if (!is_captured(stream)) {
-    check_stream_waits(stream, recorded.clock);
-    if (!recorded.moment.is_finished())
-      submit(stream, [moment = recorded.moment] { moment.finish(); });
+  } else if (!is_captured(stream) && !recorded.moment.is_finished()) {
+    submit(stream, [moment = recorded.moment] { moment.finish(); });
   }
-  if (is_traced() && recorded.mark) {
-    trace(stream, {.category = "wait",
-                   .name = "waits for an event of " + recorded.mark->stream,
-                   .mark = recorded.mark});
+  if (!recorded.notes.is_empty()) {
+    tell_given(stream, {.kind = Kind::wait, .name = "waits for an event", .notes = recorded.notes});
   }
   make_context(stream.device);
   return cudaSuccess;

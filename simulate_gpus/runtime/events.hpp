@@ -2,10 +2,9 @@
 #pragma once
 
 #include <chrono>
-#include <memory>
 
-#include "clock.hpp"
-#include "trace.hpp"
+#include "captures.hpp"
+#include "tool.hpp"
 
 /// A moment in a stream, or in a capture.
 struct CUevent_st {
@@ -15,6 +14,5 @@ struct CUevent_st {
   simulated_cuda::Moment moment = {};
   simulated_cuda::CapturedMoment captured = {};
   std::chrono::steady_clock::time_point time = {};
-  std::shared_ptr<simulated_cuda::Mark> mark = {};  // if it was traced
-  simulated_cuda::Clock clock = {};
+  simulated_cuda::Notes notes = {};
 };

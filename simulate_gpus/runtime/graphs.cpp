@@ -8,11 +8,9 @@
 #include <memory>
 
 #include "captures.hpp"
-#include "check.hpp"
-#include "counts.hpp"
 #include "errors.hpp"
 #include "streams.hpp"
-#include "trace.hpp"
+#include "tool.hpp"
 
 using namespace simulated_cuda;
 
@@ -68,21 +66,22 @@ cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* exec, cudaGraph_t gra
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   SIMULATED_CUDA_ENTER();
-  ++counts().graph_launches;
-  for (const auto& add : exec->recording->counted) add();
-  if (is_traced()) trace_launch(stream_of(stream), exec->recording->traced);
-  if (is_checked()) submit(stream_of(stream), [] {});  // then it is known what the stream waits for
-  for (const auto& check : exec->recording->checked) check(stream_of(stream));
+  tell(&Tool::launched, stream_of(stream), exec->recording->given);
+  for (const auto& of_tool : exec->recording->at_each_launch) of_tool(stream_of(stream));
   for (const auto& step : exec->recording->steps) step(stream_of(stream));
   return cudaSuccess;
 }
 
-// Each step is a node; in a dry run so is what is counted in place of NVIDIA's libraries. Only the
+// Each step is a node; in a dry run so is what is told in place of NVIDIA's libraries. Only the
 // number of nodes is available.
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, std::size_t* count) {
   SIMULATED_CUDA_ENTER();
   if (nodes) return fail(cudaErrorNotSupported);
-  *count = std::max(graph->recording->steps.size(), graph->recording->counted.size());
+  const auto work = std::ranges::count_if(graph->recording->given, [](const Captured& captured) {
+    const Kind kind = captured.given.kind;
+    return kind != Kind::event && kind != Kind::wait;
+  });
+  *count = std::max(graph->recording->steps.size(), static_cast<std::size_t>(work));
   return cudaSuccess;
 }
 

@@ -8,19 +8,21 @@
 #include <system_error>
 #include <thread>
 
-#include "check.hpp"
 #include "errors.hpp"
 #include "interface.hpp"
 #include "streams.hpp"
+#include "tool.hpp"
 
 using namespace simulated_cuda;
 
 namespace {
 
 void give(CUstream_st& stream, const Work& call) {
-  if (is_checked()) submit(stream, [] {});  // then the clock has what the stream waits for
-  submit(stream, [call, clock = clock_of(stream)] {
-    check_host_waits(clock);
+  moment_after(stream);  // the stream waits for all that it has to wait for
+  Notes notes;
+  tell(&Tool::note, stream, notes);
+  submit(stream, [call, notes] {
+    tell(&Tool::host_has_waited, HostWait{.event = &notes});
     call();
   });
 }

@@ -8,13 +8,11 @@
 #include <map>
 #include <mutex>
 
-#include "check.hpp"
-#include "counts.hpp"
 #include "device_memory.hpp"
 #include "devices.hpp"
 #include "errors.hpp"
 #include "streams.hpp"
-#include "watched_memory.hpp"
+#include "tool.hpp"
 
 namespace simulated_cuda {
 namespace {
@@ -22,6 +20,7 @@ namespace {
 struct Pinned {
   std::mutex mutex;
   std::map<const char*, std::size_t> ranges;
+  std::uint64_t allocations = 0;
 };
 
 Pinned& pinned() {
@@ -52,6 +51,16 @@ bool is_pinned(const void* address) {
   return byte < start + bytes;
 }
 
+std::uint64_t num_pinned_allocations() {
+  const std::scoped_lock lock(pinned().mutex);
+  return pinned().allocations;
+}
+
+void* runtimes_address(const void* address) {
+  void* const own = ask(&Tool::runtimes_address, address);
+  return own ? own : const_cast<void*>(address);
+}
+
 }  // namespace simulated_cuda
 
 using namespace simulated_cuda;
@@ -61,14 +70,16 @@ extern "C" {
 cudaError_t cudaHostAlloc(void** address, std::size_t bytes, unsigned) {
   SIMULATED_CUDA_ENTER();
   make_context(current_device());
-  constexpr std::size_t k_page = 4096;
-  *address = bytes == 0     ? nullptr
-             : is_checked() ? allocate_watched(bytes)
-                            : std::aligned_alloc(k_page, (bytes + k_page - 1) / k_page * k_page);
+  *address = nullptr;
   if (bytes == 0) return cudaSuccess;
+  constexpr std::size_t k_page = 4096;
+  *address = ask(&Tool::allocate_pinned, bytes);
+  if (*address == nullptr)
+    *address = std::aligned_alloc(k_page, (bytes + k_page - 1) / k_page * k_page);
   if (*address == nullptr) return fail(cudaErrorMemoryAllocation);
-  ++counts().pinned_allocations;
   add(*address, bytes);
+  const std::scoped_lock lock(pinned().mutex);
+  ++pinned().allocations;
   return cudaSuccess;
 }
 
@@ -82,8 +93,8 @@ cudaError_t cudaFreeHost(void* address) {
   finish_all();
   const std::size_t bytes = remove(address);
   if (bytes == 0) return fail(cudaErrorInvalidValue);
-  check_freed(address, bytes);
-  if (!is_checked() || !release_watched(address)) std::free(address);
+  tell(&Tool::frees, address, bytes);
+  if (!ask(&Tool::free_pinned, address)) std::free(address);
   return cudaSuccess;
 }
 

@@ -10,15 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include "check.hpp"
-#include "counts.hpp"
 #include "devices.hpp"
 #include "errors.hpp"
 #include "interface.hpp"
 #include "rehearsal.hpp"
-#include "reports.hpp"
 #include "settings.hpp"
-#include "trace.hpp"
+#include "tool.hpp"
 
 namespace simulated_cuda {
 namespace {
@@ -59,7 +56,7 @@ std::vector<std::shared_ptr<Queue>> queues_where(const auto& condition) {
 }
 
 void wait_for(CUstream_st& stream, CUstream_st& other) {
-  check_stream_waits(stream, clock_of(other));
+  tell(&Tool::waits, stream, other);
   const Moment moment{other.queue, other.queue->end()};
   if (!moment.is_finished()) stream.queue->submit([moment] { moment.finish(); });
 }
@@ -126,9 +123,10 @@ void finish_device(int device) {
 }
 
 void finish_all() {
-  if (is_traced()) trace_host_wait("free", std::nullopt);
+  tell(&Tool::host_waits, HostWait{HostWait::Reason::free});
   finish_device(current_device());
-  check_host_waits_for_device(current_device());
+  tell(&Tool::host_has_waited,
+       HostWait{.reason = HostWait::Reason::free, .device = current_device()});
   for (const auto& queue : queues_where([](const CUstream_st&) { return true; }))
     static_cast<void>(queue->try_finish(queue->end()));
 }
@@ -174,17 +172,24 @@ cudaError_t simulated_cuda_begin_operation(cudaStream_t handle) {
 }
 
 void simulated_cuda_count_operation(cudaStream_t handle, const char* name) {
-  const CUstream_st& stream = stream_of(handle);
-  count(stream, [] { ++counts().operations; });
-  if (is_traced()) trace(stream, {"operation", name});
+  tell_given(stream_of(handle), {.kind = Kind::operation, .name = name});
 }
 
 void simulated_cuda_count_collective(cudaStream_t handle, const char* name, std::uint64_t bytes,
                                      const char* text) {
-  const CUstream_st& stream = stream_of(handle);
-  count(stream, [name = std::string(name), bytes] { count_collective(name, bytes); });
-  if (is_traced())
-    trace(stream, {.category = "collective", .name = name, .bytes = bytes, .call = text});
+  tell_given(stream_of(handle),
+             {.kind = Kind::collective, .name = name, .bytes = bytes, .call = text});
+}
+
+bool simulated_cuda_is_checked() { return settings().check; }
+
+void simulated_cuda_check_operation(cudaStream_t stream, const char* name,
+                                    const simulated_cuda_range* ranges, std::size_t count) {
+  tell(&Tool::uses, stream_of(stream), name, std::span(ranges, count));
+}
+
+void simulated_cuda_check_host_wait(cudaStream_t stream) {
+  tell(&Tool::host_has_waited, HostWait{.stream = &stream_of(stream)});
 }
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
@@ -212,7 +217,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   SIMULATED_CUDA_ENTER();
   if (is_default_handle(stream)) return fail(cudaErrorInvalidResourceHandle);
   finish(*stream);
-  check_stream_ends(*stream);
+  tell(&Tool::ends, *stream);
   {
     const std::scoped_lock lock(streams().mutex);
     streams().made.erase(stream);
@@ -231,11 +236,10 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   SIMULATED_CUDA_ENTER();
   CUstream_st& stream = stream_of(handle);
   if (const cudaError_t refused = refuse_wait(stream)) return refused;
-  ++counts().stream_synchronizations;
-  if (is_traced()) trace_host_wait("stream synchronization", stream);
+  const HostWait wait{HostWait::Reason::stream, &stream};
+  tell(&Tool::host_waits, wait);
   finish(stream);
-  check_host_waits(clock_of(stream));
-  tell_reports();
+  tell(&Tool::host_has_waited, wait);
   return take_failure();
 }
 
@@ -247,7 +251,7 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
   if (const cudaError_t refused = refuse_wait(stream)) return refused;
   const bool is_ready = stream.queue->is_finished(stream.queue->end());
   order_with_default_stream(stream);
-  if (is_ready) check_host_looks(clock_of(stream));
+  if (is_ready) tell(&Tool::host_sees, HostWait{.stream = &stream});
   static_cast<void>(stream.queue->try_finish(stream.queue->end()));
   return is_ready ? take_failure() : fail(cudaErrorNotReady);
 }
@@ -256,11 +260,10 @@ cudaError_t cudaDeviceSynchronize() {
   SIMULATED_CUDA_ENTER();
   if (is_capturing_on(current_device())) return fail(cudaErrorStreamCaptureUnsupported);
   make_context(current_device());
-  ++counts().device_synchronizations;
-  if (is_traced()) trace_host_wait("device synchronization", current_device());
+  const HostWait wait{.reason = HostWait::Reason::device, .device = current_device()};
+  tell(&Tool::host_waits, wait);
   finish_device(current_device());
-  check_host_waits_for_device(current_device());
-  tell_reports();
+  tell(&Tool::host_has_waited, wait);
   return take_failure();
 }
 }

@@ -10,11 +10,9 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "captures.hpp"
-#include "clock.hpp"
 #include "queue.hpp"
 
 namespace simulated_cuda {
@@ -55,9 +53,6 @@ struct CUstream_st {
   bool waits_for_default_stream = false;
   std::shared_ptr<simulated_cuda::Queue> queue = std::make_shared<simulated_cuda::Queue>(device);
   simulated_cuda::SharedCapture capture = {};
-  // For --check, which guards them: its number in clocks, and what is done before its next operation.
-  std::optional<std::size_t> clock_number = {};
-  simulated_cuda::Clock known = {};
 
   [[nodiscard]] bool is_default() const { return number == 0; }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "tensor_blocks.hpp"
+#include "tools/check/tensor_blocks.hpp"
 
 #include <iterator>
 

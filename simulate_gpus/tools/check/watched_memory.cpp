@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "watched_memory.hpp"
+#include "tools/check/watched_memory.hpp"
 
 #include <pthread.h>
 #include <sys/mman.h>
@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "host_access.hpp"
+#include "runtime/host_access.hpp"
 
 namespace simulated_cuda {
 namespace {

@@ -11,7 +11,7 @@
 #include <memory>
 #include <vector>
 
-#include "clock.hpp"
+#include "tools/check/clock.hpp"
 
 namespace simulated_cuda {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "shadow_memory.hpp"
+#include "tools/check/shadow_memory.hpp"
 
 #include <iterator>
 #include <utility>

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "settings.hpp"
+#include "runtime/settings.hpp"
 
 namespace simulated_cuda {
 
@@ -26,6 +26,9 @@ void write_trace_event(char phase, const std::pair<int, int>& place, const std::
 
 /// Has all that was appended in the file.
 void flush_trace_file();
+
+/// Ends the file, unless it is that of the process from which this one was forked.
+void finish_trace_file();
 
 /// A field of an event, or of an object: ,"name":value
 std::string field(std::string_view name, std::string_view text);

@@ -10,7 +10,7 @@
 #include <memory>
 #include <optional>
 
-#include "clock.hpp"
+#include "tools/check/clock.hpp"
 
 namespace simulated_cuda {
 

@@ -4,9 +4,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
-#include "interface.hpp"
+#include "runtime/device_memory.hpp"
+#include "runtime/interface.hpp"
+#include "tools/check/shadow_memory.hpp"
 
 namespace simulated_cuda {
 
@@ -24,6 +27,10 @@ struct Bug {
   std::shared_ptr<const CheckedOperation> first, second;
   std::string text;  ///< what follows the two in the line
 };
+
+/// Of two operations that nothing orders, by their accesses to the same place: of a device, or of the host.
+std::string text_of_race(const Access& earlier, bool earlier_wrote, const Access& later,
+                         bool writes, const std::optional<DevicePointer>& place);
 
 /// Prints it, once, unless one of its operations is to be ignored. Python's lock may be taken.
 void report(const Bug& bug);

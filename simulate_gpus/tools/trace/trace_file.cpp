@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "trace_file.hpp"
+#include "tools/trace/trace_file.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <mutex>
 
-#include "settings.hpp"
+#include "runtime/settings.hpp"
 
 namespace simulated_cuda {
 namespace {
@@ -106,16 +106,6 @@ class TraceFile {
 std::atomic<TraceFile*> trace_file = nullptr;
 std::mutex trace_file_mutex;
 
-// After LibTorch's destructors, as the summary. A child of fork has its parent's file.
-struct EndOfTrace {
-  ~EndOfTrace() {
-    TraceFile* const file = trace_file;
-    if (file == nullptr || !file->is_of_this_process()) return;
-    const std::scoped_lock lock(trace_file_mutex);
-    file->finish();
-  }
-} end_of_trace;
-
 }  // namespace
 
 bool has_trace_file() {
@@ -132,6 +122,13 @@ void write_trace_event(char phase, const std::pair<int, int>& place, const std::
 void flush_trace_file() {
   const std::scoped_lock lock(trace_file_mutex);
   if (TraceFile* const file = trace_file) file->flush();
+}
+
+void finish_trace_file() {
+  TraceFile* const file = trace_file;
+  if (file == nullptr || !file->is_of_this_process()) return;
+  const std::scoped_lock lock(trace_file_mutex);
+  file->finish();
 }
 
 std::string field(std::string_view name, std::string_view text) {

@@ -2,7 +2,7 @@
 //
 // Replaces NVIDIA's driver (libcuda.so.1): devices, contexts and look-ups. The runtime does not need
 // it; LibTorch asks it for contexts, and programs look functions up in it. Kernels that a program
-// compiles are in driver_kernels.cpp; all else is refused by name (not_offered.cpp).
+// compiles are in kernels.cpp; all else is refused by name (not_offered.cpp).
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>

@@ -107,10 +107,8 @@ class Views {
     range.begin = range.begin / k_largest_item * k_largest_item;
     const std::size_t bytes = range.end - range.begin;
     c10::Storage storage = at::empty({static_cast<std::int64_t>(bytes)}, at::kByte).storage();
-    std::memcpy(
-        storage.mutable_data(),
-        static_cast<const char*>(simulated_cuda_host_address(range.storage->data())) + range.begin,
-        bytes);
+    std::memcpy(storage.mutable_data(),
+                static_cast<const char*>(host_address(range.storage->data())) + range.begin, bytes);
     return {range, std::move(storage)};
   }
 

@@ -11,6 +11,6 @@
 namespace simulated_cuda {
 
 /// The place where this thread is, to be told later.
-std::shared_ptr<const simulated_cuda_place> here();
+std::shared_ptr<const ProgramPlace> here();
 
 }  // namespace simulated_cuda

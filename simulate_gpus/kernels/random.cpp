@@ -22,8 +22,7 @@ std::uint64_t mixed(std::uint64_t x) {
 }
 
 std::uint64_t on_device(const std::int64_t* address) {
-  return static_cast<std::uint64_t>(
-      *static_cast<const std::int64_t*>(simulated_cuda_host_address(address)));
+  return static_cast<std::uint64_t>(*static_cast<const std::int64_t*>(host_address(address)));
 }
 
 at::Generator make_generator(const at::PhiloxCudaState& state) {

@@ -22,6 +22,7 @@
 #include "kernels/places.hpp"
 #include "kernels/rehearsal.hpp"
 #include "runtime/interface.hpp"
+#include "runtime/settings.hpp"
 
 // Of <torch/csrc/jit/tensorexpr/kernel.h>, which takes seconds to compile.
 namespace torch::jit::tensorexpr {
@@ -183,9 +184,9 @@ void simulated_cuda_replace_kernels() {
   // TorchScript's fusers, which launch kernels that they compile.
   torch::jit::overrideCanFuseOnGPU(false);
   torch::jit::tensorexpr::setFallbackAllowed(true);
-  if (simulated_cuda_is_checked()) simulated_cuda_set_places(&here);
+  if (settings().check) set_places(&here);
   torch::Library& library = library_of(c10::DispatchKey::CUDA);
-  if (simulated_cuda_is_dry_run()) {
+  if (settings().dry_run) {
     add_library_operations(library);
   } else {
     replace<c10::DispatchKey::CUDA, c10::DispatchKey::CPU>(library);

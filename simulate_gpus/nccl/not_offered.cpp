@@ -7,7 +7,7 @@
 
 #define SIMULATED_NCCL_NOT_OFFERED(function)                                              \
   extern "C" [[gnu::weak]] int function() {                                               \
-    return simulated_nccl::refuse_in_nccl(5 /* ncclInvalidUsage */,                       \
+    return simulated_cuda::nccl::refuse_in_nccl(5 /* ncclInvalidUsage */,                       \
                                           #function " is not offered by simulated GPUs"); \
   }
 

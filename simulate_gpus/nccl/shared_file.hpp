@@ -14,7 +14,7 @@
 #include "nccl/call.hpp"
 #include "runtime/settings.hpp"
 
-namespace simulated_nccl {
+namespace simulated_cuda::nccl {
 
 /// NCCL refuses two ranks on one GPU.
 constexpr int k_most_ranks = simulated_cuda::k_most_gpus;
@@ -117,4 +117,4 @@ class SharedFile {
   Part* parts_;
 };
 
-}  // namespace simulated_nccl
+}  // namespace simulated_cuda::nccl

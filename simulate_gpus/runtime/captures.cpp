@@ -135,25 +135,25 @@ void tell_given(CUstream_st& stream, const Given& given) {
 
 using namespace simulated_cuda;
 
-extern "C" {
+bool simulated_cuda::is_captured(cudaStream_t stream) { return simulated_cuda::is_captured(stream_of(stream)); }
 
-bool simulated_cuda_is_capturing(cudaStream_t stream) { return is_captured(stream_of(stream)); }
-
-void simulated_cuda_record(cudaStream_t handle, const std::function<void()>* step,
-                           const std::function<void()>* undo) {
+void simulated_cuda::record(cudaStream_t handle, std::function<void()> step,
+                            std::function<void()> undo) {
   const CUstream_st& stream = stream_of(handle);
-  record(*stream.capture.load(), stream, *step, *undo);
+  simulated_cuda::record(*stream.capture.load(), stream, std::move(step), std::move(undo));
 }
 
-void simulated_cuda_record_submission(cudaStream_t handle,
-                                      const std::function<void(cudaStream_t)>* submission) {
+void simulated_cuda::record_submission(cudaStream_t handle,
+                                       std::function<void(cudaStream_t)> submission) {
   const CUstream_st& stream = stream_of(handle);
   const auto capture = stream.capture.load();
   const std::scoped_lock lock(capture->mutex);
   capture->graph->recording->steps.push_back(
-      [step = *submission](CUstream_st& launched) { step(&launched); });
+      [step = std::move(submission)](CUstream_st& launched) { step(&launched); });
   ++capture->steps[&stream].given;
 }
+
+extern "C" {
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode) {
   SIMULATED_CUDA_ENTER();

@@ -63,7 +63,7 @@ void tell_copy(CUstream_st& stream, const Copy& copy) {
 // Tells which rows are read and written. Pageable memory is the host's alone.
 void tell_uses(CUstream_st& stream, const Copy& copy) {
   if (!settings().check) return;
-  std::vector<simulated_cuda_range> ranges;
+  std::vector<MemoryRange> ranges;
   const auto add = [&](const void* address, std::size_t pitch, bool writes) {
     if (is_pageable(address)) return;
     const auto begin = reinterpret_cast<std::uintptr_t>(address);
@@ -81,7 +81,7 @@ void tell_uses(CUstream_st& stream, const Copy& copy) {
 
 // What a copy overwrites, to be put back after a capture.
 Work put_back(void* address, std::size_t bytes) {
-  auto* const place = static_cast<char*>(simulated_cuda_host_address(address));
+  auto* const place = static_cast<char*>(host_address(address));
   return [place, before = std::vector<char>(place, place + bytes)] {
     std::memcpy(place, before.data(), before.size());
   };
@@ -95,8 +95,8 @@ bool is_done(const Copy& copy) {
 void run(const Copy& copy) {
   if (copy.width == 0) return;  // of addresses that may be null
   if (!is_done(copy)) return;
-  auto* to = static_cast<char*>(simulated_cuda_host_address(copy.to));
-  const auto* from = static_cast<const char*>(simulated_cuda_host_address(copy.from));
+  auto* to = static_cast<char*>(host_address(copy.to));
+  const auto* from = static_cast<const char*>(host_address(copy.from));
   for (std::size_t row = 0; row < copy.height; ++row) {
     std::memmove(to + row * copy.to_pitch, from + row * copy.from_pitch, copy.width);
   }
@@ -149,12 +149,12 @@ cudaError_t set(void* address, int value, std::size_t bytes, cudaStream_t handle
   if (!is_allocated(address, bytes)) return fail(cudaErrorInvalidValue);
   CUstream_st& stream = stream_of(handle);
   tell_given(stream, {Kind::set, "memory set", bytes});
-  const auto step = [place = simulated_cuda_host_address(address), value, bytes] {
+  const auto step = [place = host_address(address), value, bytes] {
     if (touches(bytes)) std::memset(place, value, bytes);
   };
   submit(stream, step, is_captured(stream) && touches(bytes) ? put_back(address, bytes) : Work());
   const auto begin = reinterpret_cast<std::uintptr_t>(address);
-  const simulated_cuda_range used{begin, begin + bytes, true};
+  const MemoryRange used{begin, begin + bytes, true};
   tell(&Tool::uses, stream, "memory set", std::span(&used, 1));
   return cudaSuccess;
 }

@@ -19,9 +19,9 @@ struct Operations : std::vector<std::string> {
 };
 thread_local Operations operations;
 
-std::atomic<std::shared_ptr<const simulated_cuda_place> (*)()> find_place = nullptr;
+std::atomic<std::shared_ptr<const ProgramPlace> (*)()> find_place = nullptr;
 
-std::atomic<bool (*)()> attach_to_allocator = nullptr;
+std::atomic<bool (*)()> attach_when_used = nullptr;
 std::atomic<bool> is_attached = false;
 // This thread began to use CUDA, maybe in an operation that began before operations were followed.
 thread_local bool has_begun = false;
@@ -46,19 +46,19 @@ std::string current_operation() {
   return *inner + " in " + std::string(outermost);
 }
 
-std::shared_ptr<const simulated_cuda_place> place_here() {
+std::shared_ptr<const ProgramPlace> place_here() {
   auto* const find = find_place.load();
   return find ? find() : nullptr;
 }
 
 void meet_allocator() {
-  if (attach_to_allocator.load(std::memory_order_relaxed) == nullptr) return;
+  if (attach_when_used.load(std::memory_order_relaxed) == nullptr) return;
   if (!has_begun && !is_in_operation()) return;
   // The other threads wait, so that none allocates unseen.
   static std::mutex mutex;
   const std::scoped_lock lock(mutex);
-  if (const auto attach = attach_to_allocator.load(); attach != nullptr && attach()) {
-    attach_to_allocator = nullptr;
+  if (const auto attach = attach_when_used.load(); attach != nullptr && attach()) {
+    attach_when_used = nullptr;
     is_attached = true;
   }
 }
@@ -69,19 +69,19 @@ bool knows_blocks() { return is_attached; }
 
 using namespace simulated_cuda;
 
-void simulated_cuda_enter_operation(const char* name) {
+void simulated_cuda::enter_operation(const char* name) {
   if (!is_over) operations.emplace_back(name);
 }
 
-void simulated_cuda_leave_operation() {
+void simulated_cuda::leave_operation() {
   if (is_in_operation()) operations.pop_back();
 }
 
-void simulated_cuda_set_places(std::shared_ptr<const simulated_cuda_place> (*here)()) {
+void simulated_cuda::set_places(std::shared_ptr<const ProgramPlace> (*here)()) {
   find_place = here;
 }
 
-void simulated_cuda_attach_to_allocator(bool (*attach)()) {
-  attach_to_allocator = attach;
+void simulated_cuda::attach_to_allocator(bool (*attach)()) {
+  attach_when_used = attach;
   has_begun = true;
 }

@@ -22,7 +22,7 @@ bool is_in_libtorchs_operation();
 std::string current_operation();
 
 /// Where the program is; null if nobody knows. Python's lock may be taken.
-std::shared_ptr<const simulated_cuda_place> place_here();
+std::shared_ptr<const ProgramPlace> place_here();
 
 /// By the first operation that asks for the current device, or the first thread that uses CUDA, `attach`
 /// is called, again until it returns true. The thread then holds none of LibTorch's locks.

@@ -192,7 +192,7 @@ std::uint64_t num_allocations() {
 
 using namespace simulated_cuda;
 
-void* simulated_cuda_host_address(const void* address) {
+void* simulated_cuda::host_address(const void* address) {
   const auto pointer = device_pointer(address);
   if (!pointer) return runtimes_address(address);
   return memory().arenas[static_cast<std::size_t>(pointer->device)].host + pointer->offset;

@@ -47,10 +47,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void*
   CUstream_st& stream = stream_of(handle);
   const Work call = [=] { function(data); };
   if (is_captured(stream)) {
-    const std::function<void(cudaStream_t)> at_launch = [call](cudaStream_t launched) {
-      give(*launched, call);
-    };
-    simulated_cuda_record_submission(handle, &at_launch);
+    record_submission(handle, [call](cudaStream_t launched) { give(*launched, call); });
     return cudaSuccess;
   }
   return call_in(stream, call);

@@ -9,12 +9,12 @@
 namespace simulated_cuda {
 namespace {
 
-thread_local bool rehearses = false, has_come_to_work = false;
+thread_local bool is_rehearsal = false, has_come_to_work = false;
 
 }  // namespace
 
 cudaError_t refuse_in_rehearsal() {
-  if (!rehearses) return cudaSuccess;
+  if (!is_rehearsal) return cudaSuccess;
   has_come_to_work = true;
   return fail(cudaErrorNotSupported, "a rehearsal ends here");
 }
@@ -23,15 +23,15 @@ cudaError_t refuse_in_rehearsal() {
 
 using namespace simulated_cuda;
 
-void simulated_cuda_begin_rehearsal() {
-  rehearses = true;
+void simulated_cuda::begin_rehearsal() {
+  is_rehearsal = true;
   has_come_to_work = false;
 }
 
-bool simulated_cuda_end_rehearsal() {
-  rehearses = false;
+bool simulated_cuda::end_rehearsal() {
+  is_rehearsal = false;
   if (has_come_to_work) cudaGetLastError();
   return has_come_to_work;
 }
 
-bool simulated_cuda_rehearses() { return rehearses; }
+bool simulated_cuda::rehearses() { return is_rehearsal; }

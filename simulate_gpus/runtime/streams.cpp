@@ -141,56 +141,53 @@ void for_each_stream(const std::function<void(CUstream_st&)>& action) {
 
 using namespace simulated_cuda;
 
-extern "C" {
+bool simulated_cuda::postpones() { return made_streams; }
 
-bool simulated_cuda_postpones() { return made_streams; }
-
-void simulated_cuda_submit(cudaStream_t stream, const std::function<void()>* work) {
-  submit(stream_of(stream), *work);
+void simulated_cuda::submit(cudaStream_t stream, std::function<void()> work) {
+  simulated_cuda::submit(stream_of(stream), std::move(work));
 }
 
-void simulated_cuda_submit_with_moment(cudaStream_t handle, const std::function<void()>* work,
-                                       simulated_cuda_moment* moment) {
+StreamMoment simulated_cuda::submit_with_moment(cudaStream_t handle, std::function<void()> work) {
   CUstream_st& stream = stream_of(handle);
-  submit(stream, *work);
+  simulated_cuda::submit(stream, std::move(work));
   const Moment after{stream.queue, stream.queue->end()};
-  *moment = {.is_over = [after] { return after.is_finished(); },
-             .advance = [after] { return after.try_finish(); }};
+  return {.is_over = [after] { return after.is_finished(); },
+          .advance = [after] { return after.try_finish(); }};
 }
 
-cudaError_t simulated_cuda_begin_operation(cudaStream_t handle) {
+cudaError_t simulated_cuda::begin_operation(cudaStream_t handle) {
   if (const cudaError_t refused = refuse_in_rehearsal()) return refused;
   if (const cudaError_t refused = enter("cudaLaunchKernel")) return fail(refused);
   if (const cudaError_t refused = unreported_refusal()) return refused;
   CUstream_st& stream = stream_of(handle);
   make_context(stream.device);
   has_given_work = true;
-  if (is_captured(stream)) return cudaSuccess;
+  if (simulated_cuda::is_captured(stream)) return cudaSuccess;
   finish(stream);
   stream.queue->submit([] {});  // so that the stream is busy until it is waited for
   return cudaSuccess;
 }
 
-void simulated_cuda_count_operation(cudaStream_t handle, const char* name) {
-  tell_given(stream_of(handle), {.kind = Kind::operation, .name = name});
+void simulated_cuda::tell_operation(cudaStream_t stream, std::string_view name) {
+  tell_given(stream_of(stream), {.kind = Kind::operation, .name = name});
 }
 
-void simulated_cuda_count_collective(cudaStream_t handle, const char* name, std::uint64_t bytes,
-                                     const char* text) {
-  tell_given(stream_of(handle),
-             {.kind = Kind::collective, .name = name, .bytes = bytes, .call = text});
+void simulated_cuda::tell_collective(cudaStream_t stream, std::string_view name,
+                                     std::uint64_t bytes, std::string_view call) {
+  tell_given(stream_of(stream),
+             {.kind = Kind::collective, .name = name, .bytes = bytes, .call = call});
 }
 
-bool simulated_cuda_is_checked() { return settings().check; }
-
-void simulated_cuda_check_operation(cudaStream_t stream, const char* name,
-                                    const simulated_cuda_range* ranges, std::size_t count) {
-  tell(&Tool::uses, stream_of(stream), name, std::span(ranges, count));
+void simulated_cuda::tell_uses(cudaStream_t stream, std::string_view name,
+                               std::span<const MemoryRange> ranges) {
+  tell(&Tool::uses, stream_of(stream), name, ranges);
 }
 
-void simulated_cuda_check_host_wait(cudaStream_t stream) {
+void simulated_cuda::tell_wait(cudaStream_t stream) {
   tell(&Tool::host_has_waited, HostWait{.stream = &stream_of(stream)});
 }
+
+extern "C" {
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
   SIMULATED_CUDA_ENTER();

@@ -27,18 +27,14 @@ Tensors& tensors() {
 
 }  // namespace
 
-bool simulated_cuda_is_followed() {
-  return settings().summary || settings().check || !settings().trace_file.empty();
-}
-
-void simulated_cuda_note_block(int device, const void* address, std::uint64_t bytes,
-                               simulated_cuda_block what) {
+void simulated_cuda::tell_block(int device, const void* address, std::uint64_t bytes,
+                                BlockChange what) {
   const std::scoped_lock lock(tensors().mutex);
   auto& live = tensors().live_bytes[static_cast<std::size_t>(device)];
-  if (what == simulated_cuda_block_given) {
+  if (what == BlockChange::given) {
     tensors().live[address] = bytes;
     live += bytes;
-  } else if (what == simulated_cuda_block_freed) {  // released later, it was live until here
+  } else if (what == BlockChange::freed) {  // released later, it was live until here
     if (const auto given = tensors().live.extract(address)) live -= given.mapped();
   }
   tell(&Tool::changes, TensorBlock{device, address, bytes, what, live});

@@ -79,7 +79,7 @@ struct TensorBlock {
   int device;
   const void* address;
   std::uint64_t bytes;
-  simulated_cuda_block what;
+  BlockChange what;
   std::uint64_t bytes_of_tensors;
 };
 
@@ -93,7 +93,7 @@ class Tool {
   /// The stream is given something, or its capture is.
   virtual void given(CUstream_st&, const Given&, bool /*is_captured*/) {}
   /// What it was given, by name, uses this memory. Told where --check was given.
-  virtual void uses(CUstream_st&, const char*, std::span<const simulated_cuda_range>) {}
+  virtual void uses(CUstream_st&, std::string_view, std::span<const MemoryRange>) {}
   /// A graph is launched, which gives to the stream what was captured.
   virtual void launched(CUstream_st&, std::span<const Captured>) {}
 

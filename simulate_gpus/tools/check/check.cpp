@@ -26,7 +26,7 @@
 namespace simulated_cuda {
 namespace {
 
-using Ranges = std::vector<simulated_cuda_range>;
+using Ranges = std::vector<MemoryRange>;
 using Operation = std::shared_ptr<const CheckedOperation>;
 
 struct StreamClock {
@@ -48,11 +48,11 @@ class Checker final : public Tool {
     if (const auto* const clock = given.notes.find<Clock>()) wait(stream, *clock);
   }
 
-  void uses(CUstream_st& stream, const char* name,
-            std::span<const simulated_cuda_range> ranges) override {
+  void uses(CUstream_st& stream, std::string_view name,
+            std::span<const MemoryRange> ranges) override {
     if (ranges.empty()) return;
     tell_reports();
-    const auto operation = operation_here(name, stream.name());
+    const auto operation = operation_here(std::string(name), stream.name());
     Ranges copied(ranges.begin(), ranges.end());
     const auto capture = stream.capture.load();
     if (!capture) return check(stream, operation, copied);
@@ -109,9 +109,9 @@ class Checker final : public Tool {
     const bool is_of_graph = is_capturing_on(block.device);
     const auto begin = reinterpret_cast<std::uintptr_t>(block.address), end = begin + block.bytes;
     const std::scoped_lock lock(mutex_);
-    if (block.what == simulated_cuda_block_given) {
+    if (block.what == BlockChange::given) {
       blocks_.give(begin, end, is_of_graph);
-    } else if (block.what == simulated_cuda_block_freed) {
+    } else if (block.what == BlockChange::freed) {
       just_freed = block.address;
       blocks_.take_back(begin);
     } else if (just_freed != block.address) {

@@ -16,7 +16,7 @@ namespace simulated_cuda {
 struct CheckedOperation {
   std::string name;
   std::string where;  ///< "cuda:0 stream 1", "a graph in cuda:0 stream 1", "the host"
-  std::shared_ptr<const simulated_cuda_place> place;
+  std::shared_ptr<const ProgramPlace> place;
 };
 
 /// The operation that this thread asks for now. Python's lock may be taken.

@@ -73,7 +73,7 @@ class Trace final : public Tool {
   }
 
   void changes(const TensorBlock& block) override {
-    if (has_trace_file() && block.what != simulated_cuda_block_released)
+    if (has_trace_file() && block.what != BlockChange::released)
       draw_memory(block.device, "tensors", block.bytes_of_tensors);
   }
 

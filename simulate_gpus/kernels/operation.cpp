@@ -186,7 +186,7 @@ void compute(const c10::OperatorHandle& operation, c10::DispatchKey host_key,
   tell_operation(stream, schema.name());
   if (settings().check) {
     check_accesses(stream, schema, arguments, results);
-    if (!captured && synchronizes(operation, host_key, arguments)) tell_wait(stream);
+    if (!captured && synchronizes(operation, host_key, arguments)) tell_inner_wait(stream);
   }
   if (captured) {
     HostCall direct = make_call(operation, host_key, arguments, /*apart=*/false);

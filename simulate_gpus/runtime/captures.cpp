@@ -135,7 +135,9 @@ void tell_given(CUstream_st& stream, const Given& given) {
 
 using namespace simulated_cuda;
 
-bool simulated_cuda::is_captured(cudaStream_t stream) { return simulated_cuda::is_captured(stream_of(stream)); }
+bool simulated_cuda::is_captured(cudaStream_t stream) {
+  return simulated_cuda::is_captured(stream_of(stream));
+}
 
 void simulated_cuda::record(cudaStream_t handle, std::function<void()> step,
                             std::function<void()> undo) {

@@ -102,12 +102,8 @@ void run(const Copy& copy) {
   }
 }
 
-// A copy from pageable memory has left it when the call returns, and may still be under way to the device.
-void wait_for(CUstream_st& stream, bool is_told_end = true) {
-  const HostWait wait{HostWait::Reason::copy, &stream};
-  tell(&Tool::host_waits, wait);
-  finish(stream);
-  if (is_told_end) tell(&Tool::host_has_waited, wait);
+void wait_for(CUstream_st& stream, HostWait::Reason why = HostWait::Reason::copy) {
+  tell_wait({why, &stream}, [&] { finish(stream); });
 }
 
 cudaError_t start(const Copy& copy, cudaStream_t handle) {
@@ -139,7 +135,7 @@ cudaError_t start(const Copy& copy, cudaStream_t handle) {
   if (is_pageable(copy.to)) {
     wait_for(stream);
   } else if (is_pageable(copy.from)) {
-    wait_for(stream, /*is_told_end=*/false);
+    wait_for(stream, HostWait::Reason::staging);
   }
   return cudaSuccess;
 }

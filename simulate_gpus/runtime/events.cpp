@@ -85,10 +85,8 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   SIMULATED_CUDA_ENTER();
   const CUevent_st recorded = copy_of(event);
   if (recorded.captured.capture) return fail(cudaErrorCapturedEvent);
-  const HostWait wait{.reason = HostWait::Reason::event, .event = &recorded.notes};
-  tell(&Tool::host_waits, wait);
-  recorded.moment.finish();
-  tell(&Tool::host_has_waited, wait);
+  tell_wait({.reason = HostWait::Reason::event, .event = &recorded.notes},
+            [&] { recorded.moment.finish(); });
   return take_failure();
 }
 

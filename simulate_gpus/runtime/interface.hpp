@@ -99,7 +99,7 @@ void tell_collective(cudaStream_t stream, std::string_view name, std::uint64_t b
 /// For --check each operation of a stream tells which memory it uses, when it is given to the stream,
 /// and each that waits inside for what the stream does.
 void tell_uses(cudaStream_t stream, std::string_view name, std::span<const MemoryRange> ranges);
-void tell_wait(cudaStream_t stream);
+void tell_inner_wait(cudaStream_t stream);
 
 /// How to find the place in the program where this thread is.
 void set_places(std::shared_ptr<const ProgramPlace> (*here)());

@@ -123,10 +123,7 @@ void finish_device(int device) {
 }
 
 void finish_all() {
-  tell(&Tool::host_waits, HostWait{HostWait::Reason::free});
-  finish_device(current_device());
-  tell(&Tool::host_has_waited,
-       HostWait{.reason = HostWait::Reason::free, .device = current_device()});
+  tell_wait({HostWait::Reason::free}, [] { finish_device(current_device()); });
   for (const auto& queue : queues_where([](const CUstream_st&) { return true; }))
     static_cast<void>(queue->try_finish(queue->end()));
 }
@@ -183,7 +180,7 @@ void simulated_cuda::tell_uses(cudaStream_t stream, std::string_view name,
   tell(&Tool::uses, stream_of(stream), name, ranges);
 }
 
-void simulated_cuda::tell_wait(cudaStream_t stream) {
+void simulated_cuda::tell_inner_wait(cudaStream_t stream) {
   tell(&Tool::host_has_waited, HostWait{.stream = &stream_of(stream)});
 }
 
@@ -233,10 +230,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   SIMULATED_CUDA_ENTER();
   CUstream_st& stream = stream_of(handle);
   if (const cudaError_t refused = refuse_wait(stream)) return refused;
-  const HostWait wait{HostWait::Reason::stream, &stream};
-  tell(&Tool::host_waits, wait);
-  finish(stream);
-  tell(&Tool::host_has_waited, wait);
+  tell_wait({HostWait::Reason::stream, &stream}, [&] { finish(stream); });
   return take_failure();
 }
 
@@ -257,10 +251,8 @@ cudaError_t cudaDeviceSynchronize() {
   SIMULATED_CUDA_ENTER();
   if (is_capturing_on(current_device())) return fail(cudaErrorStreamCaptureUnsupported);
   make_context(current_device());
-  const HostWait wait{.reason = HostWait::Reason::device, .device = current_device()};
-  tell(&Tool::host_waits, wait);
-  finish_device(current_device());
-  tell(&Tool::host_has_waited, wait);
+  tell_wait({.reason = HostWait::Reason::device, .device = current_device()},
+            [] { finish_device(current_device()); });
   return take_failure();
 }
 }

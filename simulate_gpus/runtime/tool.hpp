@@ -67,7 +67,8 @@ struct Captured {
 
 /// What the host waits for: a stream, an event (its notes; none if it was not recorded), or a device; else all devices.
 struct HostWait {
-  enum class Reason { stream, event, device, copy, free, other };
+  /// Staging is a copy from pageable memory, which it has left when the wait is over.
+  enum class Reason { stream, event, device, copy, staging, free, other };
   Reason reason = Reason::other;
   CUstream_st* stream = nullptr;
   const Notes* event = nullptr;
@@ -85,9 +86,6 @@ struct TensorBlock {
 
 class Tool {
  public:
-  Tool() = default;
-  Tool(const Tool&) = delete;
-  Tool& operator=(const Tool&) = delete;
   virtual ~Tool() = default;
 
   /// The stream is given something, or its capture is.
@@ -148,6 +146,14 @@ template <class... Parameters, class... Arguments>
 void tell(void (Tool::*event)(Parameters...), Arguments&&... arguments) {
   for (Tool* tool = next_tool(nullptr); tool != nullptr; tool = next_tool(tool))
     (tool->*event)(arguments...);
+}
+
+/// Tells before and after what the host does in its wait.
+template <class Action>
+void tell_wait(const HostWait& wait, const Action& action) {
+  tell(&Tool::host_waits, wait);
+  action();
+  tell(&Tool::host_has_waited, wait);
 }
 
 template <class Answer, class... Parameters>

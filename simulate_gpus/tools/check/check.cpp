@@ -82,10 +82,12 @@ class Checker final : public Tool {
   }
 
   void host_has_waited(const HostWait& wait) override {
-    wait.device ? wait_for_device(*wait.device) : wait_in_host(awaited(wait));
+    using Reason = HostWait::Reason;
+    if (wait.reason == Reason::staging) return;
+    const bool is_for_device = wait.reason == Reason::device || wait.reason == Reason::free;
+    is_for_device ? wait_for_device(current_device()) : wait_in_host(awaited(wait));
     // Where no lock of LibTorch's allocators can be held, as Python's is taken.
-    if (wait.reason == HostWait::Reason::stream || wait.reason == HostWait::Reason::device)
-      tell_reports();
+    if (wait.reason == Reason::stream || wait.reason == Reason::device) tell_reports();
   }
 
   // Nobody has waited for the work, but host memory may be used again, if LibTorch looks by itself: its

@@ -36,7 +36,7 @@ struct Fault {
 // Replaced as a whole; old ones are kept, as calls may still read them.
 class Faults final : public Tool {
  public:
-  explicit Faults(const std::string& text) { set(text); }
+  explicit Faults(const char* text) { set(text ? text : ""); }
 
   void set(const std::string& text) {
     auto parsed = std::make_unique<std::deque<Fault>>();
@@ -85,10 +85,7 @@ class Faults final : public Tool {
   std::atomic<const char*> failed_function_ = nullptr;
 };
 
-const char* requested() {
-  const char* const text = std::getenv("SIMULATE_GPUS_FAULTS");
-  return text ? text : "";
-}
+const char* requested() { return std::getenv("SIMULATE_GPUS_FAULTS"); }
 
 Faults& faults() {
   static auto* const faults = new Faults(requested());
@@ -98,7 +95,7 @@ Faults& faults() {
 }  // namespace
 
 void start_faults() {
-  if (*requested() != '\0') add_tool(faults());
+  if (requested() != nullptr) add_tool(faults());
 }
 
 }  // namespace simulated_cuda

@@ -70,28 +70,13 @@ Counts& counts() {
   return *counts;
 }
 
-struct CopyRow {
-  const char* direction;
-  const Count* pinned;    // null: between devices nothing is pinned
-  const Count* pageable;  // or the only count
+constexpr std::pair<const char*, Kind> k_directions[] = {{"host to device", Kind::to_device},
+                                                         {"device to host", Kind::to_host},
+                                                         {"device to device", Kind::between},
+                                                         {"within a device", Kind::within}};
 
-  [[nodiscard]] std::uint64_t copies() const {
-    return pageable->times + (pinned ? pinned->times.load() : 0);
-  }
-  [[nodiscard]] std::uint64_t bytes() const {
-    return pageable->bytes + (pinned ? pinned->bytes.load() : 0);
-  }
-};
-
-std::vector<CopyRow> copy_rows() {
-  const auto row = [](const char* direction, Kind kind, bool is_of_host) {
-    const auto& [pageable, pinned] = counts().of(kind);
-    return CopyRow{direction, is_of_host ? &pinned : nullptr, &pageable};
-  };
-  return {row("host to device", Kind::to_device, true), row("device to host", Kind::to_host, true),
-          row("device to device", Kind::between, false),
-          row("within a device", Kind::within, false)};
-}
+// Between and within devices nothing is pinned.
+bool has_pinned(Kind direction) { return direction < Kind::between; }
 
 std::vector<std::pair<const char*, std::uint64_t>> rows() {
   using Reason = HostWait::Reason;
@@ -158,13 +143,15 @@ void print_summary() {
   std::FILE* const out = stderr;
   std::fprintf(out, "\nsimulate_gpus: %s (process %d)\n\n", program_name().c_str(), getpid());
   std::fprintf(out, "  %-24s %12s %18s  %s\n", "", "copies", "bytes", "of these pinned; pageable");
-  for (const CopyRow& row : copy_rows()) {
-    std::fprintf(out, "  %-24s %12s %18s", row.direction, grouped(row.copies()).c_str(),
-                 grouped(row.bytes()).c_str());
-    if (row.pinned && row.copies() > 0) {
-      std::fprintf(out, "  %s (%s bytes); %s (%s bytes)", grouped(row.pinned->times).c_str(),
-                   grouped(row.pinned->bytes).c_str(), grouped(row.pageable->times).c_str(),
-                   grouped(row.pageable->bytes).c_str());
+  for (const auto& [direction, kind] : k_directions) {
+    const auto& [pageable, pinned] = counts().of(kind);
+    const std::uint64_t copies = pageable.times + pinned.times;
+    std::fprintf(out, "  %-24s %12s %18s", direction, grouped(copies).c_str(),
+                 grouped(pageable.bytes + pinned.bytes).c_str());
+    if (has_pinned(kind) && copies > 0) {
+      std::fprintf(out, "  %s (%s bytes); %s (%s bytes)", grouped(pinned.times).c_str(),
+                   grouped(pinned.bytes).c_str(), grouped(pageable.times).c_str(),
+                   grouped(pageable.bytes).c_str());
     }
     std::fputc('\n', out);
   }
@@ -218,12 +205,13 @@ std::uint64_t simulated_cuda_count(const char* row) {
   for (const auto& [name, value] : rows()) {
     if (wanted == name) return value;
   }
-  for (const CopyRow& copies : copy_rows()) {
-    const std::string direction = copies.direction;
-    if (wanted == direction + " copies") return copies.copies();
-    if (wanted == direction + " bytes") return copies.bytes();
-    if (copies.pinned && wanted == direction + " pinned copies") return copies.pinned->times;
-    if (copies.pinned && wanted == direction + " pinned bytes") return copies.pinned->bytes;
+  for (const auto& [direction, kind] : k_directions) {
+    const auto& [pageable, pinned] = counts().of(kind);
+    const std::string name = direction;
+    if (wanted == name + " copies") return pageable.times + pinned.times;
+    if (wanted == name + " bytes") return pageable.bytes + pinned.bytes;
+    if (has_pinned(kind) && wanted == name + " pinned copies") return pinned.times;
+    if (has_pinned(kind) && wanted == name + " pinned bytes") return pinned.bytes;
   }
   // "AllReduce calls", "AllReduce bytes": 0 where there was none.
   const std::string name(wanted.substr(0, wanted.rfind(' ')));

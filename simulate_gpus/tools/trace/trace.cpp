@@ -36,8 +36,12 @@ void write(std::string who, const std::string& what) {
 }
 
 // By the reason of a wait.
-constexpr const char* k_reasons[] = {"stream synchronization", "event synchronization",
-                                     "device synchronization", "copy", "free"};
+constexpr const char* k_reasons[] = {"stream synchronization",
+                                     "event synchronization",
+                                     "device synchronization",
+                                     "copy",
+                                     "copy",
+                                     "free"};
 
 class Trace final : public Tool {
  public:

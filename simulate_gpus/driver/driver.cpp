@@ -30,12 +30,12 @@ int num_devices() {
 
 CUresult refuse(CUresult code, const std::string& what) {
   return static_cast<CUresult>(
-      simulated_cuda::refuse_in_driver(code, what + " is not offered by simulated GPUs"));
+      simulate_gpus::refuse_in_driver(code, what + " is not offered by simulated GPUs"));
 }
 
 // The runtime's codes are the driver's.
 CUresult result(cudaError_t code) {
-  if (code != cudaSuccess) simulated_cuda::forget_refusal();
+  if (code != cudaSuccess) simulate_gpus::forget_refusal();
   return static_cast<CUresult>(code);
 }
 

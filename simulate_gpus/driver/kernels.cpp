@@ -12,7 +12,7 @@
 #include "runtime/interface.hpp"
 #include "runtime/settings.hpp"
 
-using namespace simulated_cuda;
+using namespace simulate_gpus;
 
 struct CUfunc_st {
   std::string name;

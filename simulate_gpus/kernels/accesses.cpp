@@ -12,7 +12,7 @@
 #include "kernels/host_tensors.hpp"
 #include "runtime/interface.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 using Ranges = std::vector<MemoryRange>;
@@ -71,4 +71,4 @@ void check_accesses(cudaStream_t stream, const c10::FunctionSchema& schema, cons
   tell_uses(stream, schema.name(), ranges);
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

@@ -17,7 +17,7 @@
 #include "kernels/host_tensors.hpp"
 #include "runtime/interface.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 bool is_strided(const at::Tensor& tensor) {
@@ -156,4 +156,4 @@ Values host_arguments(const c10::FunctionSchema& schema, const Values& arguments
   return made;
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

@@ -11,7 +11,7 @@
 #include "kernels/inside_kernel.hpp"
 #include "runtime/interface.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 at::Tensor host_view_of_strided(const at::Tensor& tensor) {
@@ -181,4 +181,4 @@ void write(const Writes& writes) {
     without_repeats(view, view).copy_(without_repeats(value, view));
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

@@ -27,7 +27,7 @@
 #include "runtime/interface.hpp"
 #include "runtime/settings.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 using at::Tensor;
@@ -210,4 +210,4 @@ void add_library_operations(torch::Library& library) {
   count_instead<&convolution_backward>(library, operation("aten::convolution_backward"));
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

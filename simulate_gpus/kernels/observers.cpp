@@ -11,7 +11,7 @@
 #include "runtime/interface.hpp"
 #include "runtime/settings.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 namespace allocator = c10::cuda::CUDACachingAllocator;
@@ -57,4 +57,4 @@ void add_observers() {
   attach_to_allocator(&attach);
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

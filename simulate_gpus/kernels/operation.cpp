@@ -24,7 +24,7 @@
 #include "runtime/interface.hpp"
 #include "runtime/settings.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 // An operation with its arguments as the CPU's kernel takes them.
@@ -203,4 +203,4 @@ void compute(const c10::OperatorHandle& operation, c10::DispatchKey host_key,
   for (c10::IValue& result : results) stack->push_back(std::move(result));
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

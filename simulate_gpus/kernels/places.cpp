@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 using torch::unwind::Frame;
@@ -159,4 +159,4 @@ std::shared_ptr<const ProgramPlace> here() {
   return place;
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

@@ -10,7 +10,7 @@
 
 #include "runtime/interface.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 // SplitMix64: neighbouring numbers in, unrelated ones out.
@@ -43,4 +43,4 @@ std::function<at::Generator()> take_turn(const std::optional<at::Generator>& gen
   return [state = cuda->philox_cuda_state(k_step)] { return make_generator(state); };
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

@@ -29,7 +29,7 @@ namespace torch::jit::tensorexpr {
 TORCH_API bool setFallbackAllowed(bool value);
 }
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 Registered registered;
@@ -173,11 +173,11 @@ void mark_as_computed(const std::string& operation) {
   }
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus
 
-using namespace simulated_cuda;
+using namespace simulate_gpus;
 
-void simulated_cuda_replace_kernels() {
+void simulate_gpus_replace_kernels() {
   Silent silent;
   const c10::WarningUtils::WarningHandlerGuard guard(&silent);
   at::globalContext().setSDPUseCuDNN(false);
@@ -205,4 +205,4 @@ void simulated_cuda_replace_kernels() {
       library_of(c10::DispatchKey::SparseCsrCUDA));
 }
 
-const Registered* simulated_cuda_registered() { return &registered; }
+const Registered* simulate_gpus_registered() { return &registered; }

@@ -17,7 +17,7 @@
 #include "kernels/inside_kernel.hpp"
 #include "runtime/interface.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 using Kept =
@@ -162,4 +162,4 @@ void check_library_operands(const c10::OperatorHandle& operation, const Values& 
   rehearse_once(operation, arguments, form);
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

@@ -13,7 +13,7 @@
 #include "runtime/interface.hpp"
 #include "runtime/settings.hpp"
 
-namespace simulated_cuda::nccl {
+namespace simulate_gpus::nccl {
 namespace {
 
 using Group = std::shared_ptr<const std::vector<Operation>>;
@@ -130,4 +130,4 @@ void launch(std::vector<Operation> group) {
   }
 }
 
-}  // namespace simulated_cuda::nccl
+}  // namespace simulate_gpus::nccl

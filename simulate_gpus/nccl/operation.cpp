@@ -9,7 +9,7 @@
 #include "runtime/interface.hpp"
 #include "runtime/settings.hpp"
 
-namespace simulated_cuda::nccl {
+namespace simulate_gpus::nccl {
 namespace {
 
 // NCCL's own variable and default: 0 has every sender wait.
@@ -213,4 +213,4 @@ void Operation::compute() const {
   }
 }
 
-}  // namespace simulated_cuda::nccl
+}  // namespace simulate_gpus::nccl

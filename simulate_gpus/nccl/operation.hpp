@@ -12,7 +12,7 @@
 #include "nccl/rank.hpp"
 #include "runtime/interface.hpp"
 
-namespace simulated_cuda::nccl {
+namespace simulate_gpus::nccl {
 
 struct Operation {
   std::shared_ptr<Rank> self = {};
@@ -54,4 +54,4 @@ struct Operation {
   void compute() const;
 };
 
-}  // namespace simulated_cuda::nccl
+}  // namespace simulate_gpus::nccl

@@ -16,7 +16,7 @@
 
 #include "nccl/errors.hpp"
 
-namespace simulated_cuda::nccl {
+namespace simulate_gpus::nccl {
 namespace {
 
 int current_device() {
@@ -258,4 +258,4 @@ void Rank::destroy_reduction(int number) {
   reductions_.erase(number);
 }
 
-}  // namespace simulated_cuda::nccl
+}  // namespace simulate_gpus::nccl

@@ -24,7 +24,7 @@
 #include "nccl/shared_file.hpp"
 #include "runtime/interface.hpp"
 
-namespace simulated_cuda::nccl {
+namespace simulate_gpus::nccl {
 
 /// Something that others may want of a rank.
 enum class Duty { collective, send, receive };
@@ -139,4 +139,4 @@ class Rank : public std::enable_shared_from_this<Rank> {
   int next_reduction_ = ncclNumOps;
 };
 
-}  // namespace simulated_cuda::nccl
+}  // namespace simulate_gpus::nccl

@@ -19,7 +19,7 @@
 #include "runtime/settings.hpp"
 #include "simulate_gpus.h"
 
-using namespace simulated_cuda;
+using namespace simulate_gpus;
 
 namespace {
 

@@ -8,12 +8,12 @@
 #include "streams.hpp"
 #include "tool.hpp"
 
-using namespace simulated_cuda;
+using namespace simulate_gpus;
 
 extern "C" {
 
 cudaError_t cudaMalloc(void** address, std::size_t bytes) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   make_context(current_device());
   *address = nullptr;
   if (bytes == 0) return cudaSuccess;
@@ -24,7 +24,7 @@ cudaError_t cudaMalloc(void** address, std::size_t bytes) {
 }
 
 cudaError_t cudaFree(void* address) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   make_context(current_device());
   if (address == nullptr) return cudaSuccess;
   finish_all();  // cudaFree waits for the device
@@ -35,7 +35,7 @@ cudaError_t cudaFree(void* address) {
 }
 
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   make_context(current_device());
   *total = settings().memory_bytes;
   *free = free_bytes(current_device());

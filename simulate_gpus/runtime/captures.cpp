@@ -13,7 +13,7 @@
 #include "interface.hpp"
 #include "streams.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 struct Capture {
   /// How many steps a stream has given, and how many of them another stream has waited for: at the
@@ -131,22 +131,22 @@ void tell_given(CUstream_st& stream, const Given& given) {
   kept.call = recording.texts.emplace_back(given.call);
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus
 
-using namespace simulated_cuda;
+using namespace simulate_gpus;
 
-bool simulated_cuda::is_captured(cudaStream_t stream) {
-  return simulated_cuda::is_captured(stream_of(stream));
+bool simulate_gpus::is_captured(cudaStream_t stream) {
+  return simulate_gpus::is_captured(stream_of(stream));
 }
 
-void simulated_cuda::record(cudaStream_t handle, std::function<void()> step,
-                            std::function<void()> undo) {
+void simulate_gpus::record(cudaStream_t handle, std::function<void()> step,
+                           std::function<void()> undo) {
   const CUstream_st& stream = stream_of(handle);
-  simulated_cuda::record(*stream.capture.load(), stream, std::move(step), std::move(undo));
+  simulate_gpus::record(*stream.capture.load(), stream, std::move(step), std::move(undo));
 }
 
-void simulated_cuda::record_submission(cudaStream_t handle,
-                                       std::function<void(cudaStream_t)> submission) {
+void simulate_gpus::record_submission(cudaStream_t handle,
+                                      std::function<void(cudaStream_t)> submission) {
   const CUstream_st& stream = stream_of(handle);
   const auto capture = stream.capture.load();
   const std::scoped_lock lock(capture->mutex);
@@ -158,7 +158,7 @@ void simulated_cuda::record_submission(cudaStream_t handle,
 extern "C" {
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   static std::atomic<unsigned long long> ids = 0;
   CUstream_st& stream = stream_of(handle);
   if (stream.is_default() || is_captured(stream)) return fail(cudaErrorStreamCaptureUnsupported);
@@ -172,7 +172,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode) {
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   const auto capture = stream_of(stream).capture.load();
   *graph = nullptr;
   if (!capture) return fail(cudaErrorInvalidValue);
@@ -186,7 +186,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
 }
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   *status = status_of(stream_of(stream).capture.load().get());
   return cudaSuccess;
 }
@@ -196,7 +196,7 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatu
                                      const cudaGraphNode_t** dependencies,
                                      const cudaGraphEdgeData** edges,
                                      std::size_t* num_dependencies) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   const auto capture = stream_of(stream).capture.load();
   *status = status_of(capture.get());
   if (id) *id = capture ? capture->id : 0;
@@ -210,7 +210,7 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatu
 // A thread's mode only decides what CUDA refuses during a capture, and nothing is refused here for
 // that reason.
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   static thread_local cudaStreamCaptureMode current = cudaStreamCaptureModeGlobal;
   std::swap(current, *mode);
   return cudaSuccess;

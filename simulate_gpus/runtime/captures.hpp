@@ -17,7 +17,7 @@
 #include "queue.hpp"
 #include "tool.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 /// What each launch of a graph gives to its stream, in the order of the calls; what is told of it, and what tools do.
 struct Recording {
@@ -78,10 +78,10 @@ void at_each_launch(Capture& capture, std::function<void(CUstream_st& launched)>
 /// Tells what the stream is given: now, and at each launch of what is captured.
 void tell_given(CUstream_st& stream, const Given& given);
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus
 
 /// While it is captured, and then the program's.
 struct CUgraph_st {
-  std::shared_ptr<simulated_cuda::Recording> recording =
-      std::make_shared<simulated_cuda::Recording>();
+  std::shared_ptr<simulate_gpus::Recording> recording =
+      std::make_shared<simulate_gpus::Recording>();
 };

@@ -20,7 +20,7 @@
 #include "streams.hpp"
 #include "tool.hpp"
 
-using namespace simulated_cuda;
+using namespace simulate_gpus;
 
 namespace {
 
@@ -161,37 +161,37 @@ extern "C" {
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind,
                             cudaStream_t stream) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   return start(row(to, from, bytes), stream);
 }
 
 cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, std::size_t bytes,
                                 cudaStream_t stream) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   return start(row(to, from, bytes), stream);
 }
 
 cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from,
                               std::size_t from_pitch, std::size_t width, std::size_t height,
                               cudaMemcpyKind, cudaStream_t stream) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   return start({to, to_pitch, from, from_pitch, width, height}, stream);
 }
 
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   if (const cudaError_t failed = start(row(to, from, bytes), nullptr)) return failed;
   wait_for(stream_of(nullptr));
   return take_failure();
 }
 
 cudaError_t cudaMemsetAsync(void* address, int value, std::size_t bytes, cudaStream_t stream) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   return set(address, value, bytes, stream);
 }
 
 cudaError_t cudaMemset(void* address, int value, std::size_t bytes) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   if (const cudaError_t failed = set(address, value, bytes, nullptr)) return failed;
   wait_for(stream_of(nullptr));
   return take_failure();

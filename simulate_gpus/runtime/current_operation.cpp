@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 // Destructors of the program's static objects run operations too, when the thread's own are gone.
@@ -65,23 +65,21 @@ void meet_allocator() {
 
 bool knows_blocks() { return is_attached; }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus
 
-using namespace simulated_cuda;
+using namespace simulate_gpus;
 
-void simulated_cuda::enter_operation(const char* name) {
+void simulate_gpus::enter_operation(const char* name) {
   if (!is_over) operations.emplace_back(name);
 }
 
-void simulated_cuda::leave_operation() {
+void simulate_gpus::leave_operation() {
   if (is_in_operation()) operations.pop_back();
 }
 
-void simulated_cuda::set_places(std::shared_ptr<const ProgramPlace> (*here)()) {
-  find_place = here;
-}
+void simulate_gpus::set_places(std::shared_ptr<const ProgramPlace> (*here)()) { find_place = here; }
 
-void simulated_cuda::attach_to_allocator(bool (*attach)()) {
+void simulate_gpus::attach_to_allocator(bool (*attach)()) {
   attach_when_used = attach;
   has_begun = true;
 }

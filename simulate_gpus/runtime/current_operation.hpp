@@ -9,7 +9,7 @@
 
 #include "interface.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 /// Whether this thread is in an operation.
 bool is_in_operation();
@@ -31,4 +31,4 @@ void meet_allocator();
 /// Whether it has returned true: from then on each block is known.
 bool knows_blocks();
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

@@ -18,7 +18,7 @@
 #include "settings.hpp"
 #include "tool.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 constexpr std::size_t k_granularity = 4096;  // a page, so that freed memory returns to the system
@@ -188,11 +188,11 @@ std::uint64_t num_allocations() {
   return memory().allocations;
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus
 
-using namespace simulated_cuda;
+using namespace simulate_gpus;
 
-void* simulated_cuda::host_address(const void* address) {
+void* simulate_gpus::host_address(const void* address) {
   const auto pointer = device_pointer(address);
   if (!pointer) return runtimes_address(address);
   return memory().arenas[static_cast<std::size_t>(pointer->device)].host + pointer->offset;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 /// How many devices are visible.
 int num_devices();
@@ -18,4 +18,4 @@ bool has_context(int device);
 /// Whether a device has a context, made by this process and not by one that forked it.
 bool has_used_gpus();
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

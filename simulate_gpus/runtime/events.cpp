@@ -10,7 +10,7 @@
 #include "errors.hpp"
 #include "streams.hpp"
 
-using namespace simulated_cuda;
+using namespace simulate_gpus;
 
 namespace {
 
@@ -27,7 +27,7 @@ CUevent_st copy_of(cudaEvent_t event) {
 extern "C" {
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   make_context(current_device());
   *event = new CUevent_st{.device = current_device(),
                           .measures_time = (flags & cudaEventDisableTiming) == 0};
@@ -37,13 +37,13 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
 cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, 0); }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   delete event;
   return cudaSuccess;
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   CUstream_st& stream = stream_of(handle);
   if (event->device != stream.device) return fail(cudaErrorInvalidResourceHandle);
   const CapturedMoment captured = captured_moment(stream);
@@ -67,7 +67,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
 // Returns the current state, then does the work, as far as no other rank has to give its part, so
 // that a program that polls ends.
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   const CUevent_st recorded = copy_of(event);
   if (recorded.captured.capture) return fail(cudaErrorCapturedEvent);
   if (recorded.moment.is_finished()) {
@@ -82,7 +82,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   const CUevent_st recorded = copy_of(event);
   if (recorded.captured.capture) return fail(cudaErrorCapturedEvent);
   tell_wait({.reason = HostWait::Reason::event, .event = &recorded.notes},
@@ -92,7 +92,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 
 // The time between the two records; it means nothing here.
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   const CUevent_st from = copy_of(start), to = copy_of(end);
   if (!from.is_recorded || !to.is_recorded || !from.measures_time || !to.measures_time ||
       from.device != to.device) {
@@ -104,7 +104,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEve
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   CUstream_st& stream = stream_of(handle);
   const CUevent_st recorded = copy_of(event);
   if (recorded.captured.capture) {

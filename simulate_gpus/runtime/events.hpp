@@ -11,8 +11,8 @@ struct CUevent_st {
   int device;
   bool measures_time;
   bool is_recorded = false;
-  simulated_cuda::Moment moment = {};
-  simulated_cuda::CapturedMoment captured = {};
+  simulate_gpus::Moment moment = {};
+  simulate_gpus::CapturedMoment captured = {};
   std::chrono::steady_clock::time_point time = {};
-  simulated_cuda::Notes notes = {};
+  simulate_gpus::Notes notes = {};
 };

@@ -12,7 +12,7 @@
 #include "device_memory.hpp"
 #include "tool.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 struct sigaction previous;
@@ -55,4 +55,4 @@ void report_host_access() {
   sigaction(SIGSEGV, &ours, nullptr);
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 /// From now on, an access of the host to device memory ends the program with one line that explains
 /// it, and by the original signal; one that a tool allows goes on. Other
@@ -9,4 +9,4 @@ namespace simulated_cuda {
 /// since, as Python's faulthandler does.
 void report_host_access();
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

@@ -13,7 +13,7 @@
 #include "streams.hpp"
 #include "tool.hpp"
 
-using namespace simulated_cuda;
+using namespace simulate_gpus;
 
 namespace {
 
@@ -43,7 +43,7 @@ extern "C" {
 
 // A graph calls the function, the capture does not.
 cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void* data) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   CUstream_st& stream = stream_of(handle);
   const Work call = [=] { function(data); };
   if (is_captured(stream)) {
@@ -55,7 +55,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void*
 
 cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void* data,
                                   unsigned) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   if (is_captured(stream_of(stream))) return fail(cudaErrorStreamCaptureUnsupported);
   return call_in(stream_of(stream), [=] { callback(stream, cudaSuccess, data); });
 }

@@ -18,7 +18,7 @@
 
 #include "simulate_gpus.h"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 /// Thrown by submitted work that cannot be done yet, because another rank has not given its part: it
 /// stays at the front of its stream, and is tried again after `wait()`, which may return early.
@@ -117,4 +117,4 @@ void attach_to_allocator(bool (*attach)());
 void tell_block(int device, const void* address, std::uint64_t bytes, BlockChange change);
 
 }  // namespace interface
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

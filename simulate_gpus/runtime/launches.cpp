@@ -21,7 +21,7 @@
 #include "streams.hpp"
 #include "tool.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 struct Kernel {
@@ -53,9 +53,9 @@ std::string kernel_name(const void* function) {
   return name.substr(0, std::min(name.find('<'), std::size_t{200}));
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus
 
-using namespace simulated_cuda;
+using namespace simulate_gpus;
 
 namespace {
 
@@ -121,7 +121,7 @@ cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, std::size_t* sha
 
 cudaError_t cudaLaunchKernel(const void* function, dim3, dim3, void**, std::size_t,
                              cudaStream_t stream) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   return launch(function, stream);
 }
 
@@ -131,18 +131,18 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void*
 }
 
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function, void**) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   return launch(function, config->stream);
 }
 
 cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3, dim3, void**, std::size_t,
                                         cudaStream_t stream) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   return launch(function, stream);
 }
 
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   *attributes = {};
   attributes->maxThreadsPerBlock = 1024;
   attributes->numRegs = 32;
@@ -152,13 +152,13 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
 }
 
 cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   return cudaSuccess;
 }
 
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void*, int,
                                                                    std::size_t, unsigned) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   *blocks = 2;
   return cudaSuccess;
 }
@@ -171,7 +171,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const voi
 
 // Constants of kernels: not read in a dry run.
 cudaError_t cudaMemcpyToSymbol(const void*, const void*, std::size_t, std::size_t, cudaMemcpyKind) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   return cudaSuccess;
 }
 }

@@ -3,9 +3,9 @@
 
 #include <string>
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 /// The name of a CUDA kernel, without its template's arguments.
 std::string kernel_name(const void* function);
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

@@ -14,7 +14,7 @@
 #include "streams.hpp"
 #include "tool.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 struct Pinned {
@@ -61,14 +61,14 @@ void* runtimes_address(const void* address) {
   return own ? own : const_cast<void*>(address);
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus
 
-using namespace simulated_cuda;
+using namespace simulate_gpus;
 
 extern "C" {
 
 cudaError_t cudaHostAlloc(void** address, std::size_t bytes, unsigned) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   make_context(current_device());
   *address = nullptr;
   if (bytes == 0) return cudaSuccess;
@@ -88,7 +88,7 @@ cudaError_t cudaMallocHost(void** address, std::size_t bytes) {
 }
 
 cudaError_t cudaFreeHost(void* address) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   if (address == nullptr) return cudaSuccess;
   finish_all();
   const std::size_t bytes = remove(address);
@@ -99,7 +99,7 @@ cudaError_t cudaFreeHost(void* address) {
 }
 
 cudaError_t cudaHostRegister(void* address, std::size_t bytes, unsigned) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   make_context(current_device());
   if (is_pinned(address)) return fail(cudaErrorHostMemoryAlreadyRegistered);
   add(address, bytes);
@@ -107,13 +107,13 @@ cudaError_t cudaHostRegister(void* address, std::size_t bytes, unsigned) {
 }
 
 cudaError_t cudaHostUnregister(void* address) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   finish_all();
   return remove(address) > 0 ? cudaSuccess : fail(cudaErrorHostMemoryNotRegistered);
 }
 
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* address) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   auto* const pointer = const_cast<void*>(address);
   *attributes = {};
   if (const auto on_device = device_pointer(address)) {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 /// Whether the address lies in host memory that the program pinned (cudaHostAlloc,
 /// cudaHostRegister): asynchronous copies need it.
@@ -15,4 +15,4 @@ std::uint64_t num_pinned_allocations();
 /// Where the runtime finds a byte of the host's memory.
 void* runtimes_address(const void* address);
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

@@ -14,7 +14,7 @@
 #include "errors.hpp"
 #include "interface.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 // Of all queues. Never destroyed: they are used until the very end of a process.
@@ -122,4 +122,4 @@ cudaError_t take_failure() {
   return fail(cudaErrorLaunchFailure, failures.extract(first).mapped());
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

@@ -10,7 +10,7 @@
 #include <functional>
 #include <memory>
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 using Work = std::function<void()>;
 
@@ -59,4 +59,4 @@ struct Moment {
 /// synchronizations.
 cudaError_t take_failure();
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

@@ -6,7 +6,7 @@
 #include "errors.hpp"
 #include "interface.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 thread_local bool is_rehearsal = false, has_come_to_work = false;
@@ -19,19 +19,19 @@ cudaError_t refuse_in_rehearsal() {
   return fail(cudaErrorNotSupported, "a rehearsal ends here");
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus
 
-using namespace simulated_cuda;
+using namespace simulate_gpus;
 
-void simulated_cuda::begin_rehearsal() {
+void simulate_gpus::begin_rehearsal() {
   is_rehearsal = true;
   has_come_to_work = false;
 }
 
-bool simulated_cuda::end_rehearsal() {
+bool simulate_gpus::end_rehearsal() {
   is_rehearsal = false;
   if (has_come_to_work) cudaGetLastError();
   return has_come_to_work;
 }
 
-bool simulated_cuda::rehearses() { return is_rehearsal; }
+bool simulate_gpus::rehearses() { return is_rehearsal; }

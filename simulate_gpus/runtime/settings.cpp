@@ -12,7 +12,7 @@
 
 #include "interface.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 std::string_view variable(const char* name) {
@@ -93,20 +93,20 @@ std::array<unsigned char, 16> card_uuid(int card) {
   return uuid;
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus
 
-using namespace simulated_cuda;
+using namespace simulate_gpus;
 
-const Settings& simulated_cuda::settings() {
+const Settings& simulate_gpus::settings() {
   static const auto* const settings = new Settings(read());  // never destroyed: used at exit
   return *settings;
 }
 
-bool simulated_cuda::touches(std::uint64_t bytes) {
+bool simulate_gpus::touches(std::uint64_t bytes) {
   return !settings().dry_run || bytes <= k_most_bytes_in_dry_run;
 }
 
-std::string simulated_cuda::uuid_of_card(int card) {
+std::string simulate_gpus::uuid_of_card(int card) {
   static constexpr char digits[] = "0123456789abcdef";
   std::string text = "GPU-";
   for (const unsigned char byte : card_uuid(card)) {
@@ -118,7 +118,7 @@ std::string simulated_cuda::uuid_of_card(int card) {
   return text;
 }
 
-int simulated_cuda::device_of_card(int card) {
+int simulate_gpus::device_of_card(int card) {
   const auto& visible = settings().visible;
   const auto found = std::ranges::find(visible, card);
   return found == visible.end() ? -1 : static_cast<int>(found - visible.begin());

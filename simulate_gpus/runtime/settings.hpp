@@ -10,7 +10,7 @@
 
 #include "gpu_profiles.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 inline constexpr int k_most_gpus = 16;
 
@@ -66,4 +66,4 @@ inline namespace interface {  // what the library exports
 
 }  // namespace interface
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

@@ -17,7 +17,7 @@
 #include "settings.hpp"
 #include "tool.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 // Never destroyed: LibTorch uses streams until the very end of a process.
@@ -134,60 +134,60 @@ void for_each_stream(const std::function<void(CUstream_st&)>& action) {
   for (CUstream_st& stream : streams().default_streams) action(stream);
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus
 
-using namespace simulated_cuda;
+using namespace simulate_gpus;
 
-bool simulated_cuda::postpones() { return made_streams; }
+bool simulate_gpus::postpones() { return made_streams; }
 
-void simulated_cuda::submit(cudaStream_t stream, std::function<void()> work) {
-  simulated_cuda::submit(stream_of(stream), std::move(work));
+void simulate_gpus::submit(cudaStream_t stream, std::function<void()> work) {
+  simulate_gpus::submit(stream_of(stream), std::move(work));
 }
 
-StreamMoment simulated_cuda::submit_with_moment(cudaStream_t handle, std::function<void()> work) {
+StreamMoment simulate_gpus::submit_with_moment(cudaStream_t handle, std::function<void()> work) {
   CUstream_st& stream = stream_of(handle);
-  simulated_cuda::submit(stream, std::move(work));
+  simulate_gpus::submit(stream, std::move(work));
   const Moment after{stream.queue, stream.queue->end()};
   return {.is_over = [after] { return after.is_finished(); },
           .advance = [after] { return after.try_finish(); }};
 }
 
-cudaError_t simulated_cuda::begin_operation(cudaStream_t handle) {
+cudaError_t simulate_gpus::begin_operation(cudaStream_t handle) {
   if (const cudaError_t refused = refuse_in_rehearsal()) return refused;
   if (const cudaError_t refused = enter("cudaLaunchKernel")) return fail(refused);
   if (const cudaError_t refused = unreported_refusal()) return refused;
   CUstream_st& stream = stream_of(handle);
   make_context(stream.device);
   has_given_work = true;
-  if (simulated_cuda::is_captured(stream)) return cudaSuccess;
+  if (simulate_gpus::is_captured(stream)) return cudaSuccess;
   finish(stream);
   stream.queue->submit([] {});  // so that the stream is busy until it is waited for
   return cudaSuccess;
 }
 
-void simulated_cuda::tell_operation(cudaStream_t stream, std::string_view name) {
+void simulate_gpus::tell_operation(cudaStream_t stream, std::string_view name) {
   tell_given(stream_of(stream), {.kind = Kind::operation, .name = name});
 }
 
-void simulated_cuda::tell_collective(cudaStream_t stream, std::string_view name,
-                                     std::uint64_t bytes, std::string_view call) {
+void simulate_gpus::tell_collective(cudaStream_t stream, std::string_view name, std::uint64_t bytes,
+                                    std::string_view call) {
   tell_given(stream_of(stream),
              {.kind = Kind::collective, .name = name, .bytes = bytes, .call = call});
 }
 
-void simulated_cuda::tell_uses(cudaStream_t stream, std::string_view name,
-                               std::span<const MemoryRange> ranges) {
+void simulate_gpus::tell_uses(cudaStream_t stream, std::string_view name,
+                              std::span<const MemoryRange> ranges) {
   tell(&Tool::uses, stream_of(stream), name, ranges);
 }
 
-void simulated_cuda::tell_inner_wait(cudaStream_t stream) {
+void simulate_gpus::tell_inner_wait(cudaStream_t stream) {
   tell(&Tool::host_has_waited, HostWait{.stream = &stream_of(stream)});
 }
 
 extern "C" {
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   make_context(current_device());
   *stream = new CUstream_st{.device = current_device(),
                             .priority = priority,
@@ -208,7 +208,7 @@ cudaError_t cudaStreamCreate(cudaStream_t* stream) {
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   if (is_default_handle(stream)) return fail(cudaErrorInvalidResourceHandle);
   finish(*stream);
   tell(&Tool::ends, *stream);
@@ -221,13 +221,13 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   *priority = stream_of(stream).priority;
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   CUstream_st& stream = stream_of(handle);
   if (const cudaError_t refused = refuse_wait(stream)) return refused;
   tell_wait({HostWait::Reason::stream, &stream}, [&] { finish(stream); });
@@ -237,7 +237,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
 // Returns the current state, then does the work, as far as no other rank has to give its part, so
 // that a program that polls ends.
 cudaError_t cudaStreamQuery(cudaStream_t handle) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   CUstream_st& stream = stream_of(handle);
   if (const cudaError_t refused = refuse_wait(stream)) return refused;
   const bool is_ready = stream.queue->is_finished(stream.queue->end());
@@ -248,7 +248,7 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
 }
 
 cudaError_t cudaDeviceSynchronize() {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   if (is_capturing_on(current_device())) return fail(cudaErrorStreamCaptureUnsupported);
   make_context(current_device());
   tell_wait({.reason = HostWait::Reason::device, .device = current_device()},

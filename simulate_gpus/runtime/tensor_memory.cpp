@@ -9,7 +9,7 @@
 #include "settings.hpp"
 #include "tool.hpp"
 
-using namespace simulated_cuda;
+using namespace simulate_gpus;
 
 namespace {
 
@@ -27,8 +27,8 @@ Tensors& tensors() {
 
 }  // namespace
 
-void simulated_cuda::tell_block(int device, const void* address, std::uint64_t bytes,
-                                BlockChange what) {
+void simulate_gpus::tell_block(int device, const void* address, std::uint64_t bytes,
+                               BlockChange what) {
   const std::scoped_lock lock(tensors().mutex);
   auto& live = tensors().live_bytes[static_cast<std::size_t>(device)];
   if (what == BlockChange::given) {

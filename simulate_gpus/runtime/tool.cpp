@@ -3,7 +3,7 @@
 
 #include <mutex>
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 std::atomic<Tool*> first = nullptr;
@@ -33,4 +33,4 @@ Tool* next_tool(const Tool* tool) {
   return first;
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

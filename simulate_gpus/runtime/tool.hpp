@@ -18,7 +18,7 @@
 
 #include "interface.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 /// What tools know of a moment in a stream, each in a type of its own, for whoever waits for that moment.
 class Notes {
@@ -164,4 +164,4 @@ Answer ask(Answer (Tool::*question)(Parameters...), Parameters... arguments) {
   return {};
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

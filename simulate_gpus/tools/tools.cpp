@@ -5,7 +5,7 @@
 #include "tools/trace/trace.hpp"
 
 // They are told in this order, of the end too: --check decides on the status, and ends the process.
-void simulated_cuda::start_tools() {
+void simulate_gpus::start_tools() {
   start_faults();
   start_trace();
   start_summary();

@@ -23,7 +23,7 @@
 #include "tools/check/tensor_blocks.hpp"
 #include "tools/check/watched_memory.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 using Ranges = std::vector<MemoryRange>;
@@ -258,4 +258,4 @@ void start_check() {
   if (settings().check) add_tool(*new Checker);
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

@@ -8,9 +8,9 @@
 // to each other is not looked at.
 #pragma once
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 /// Adds the tool if --check was given.
 void start_check();
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

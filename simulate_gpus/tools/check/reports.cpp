@@ -13,7 +13,7 @@
 #include "runtime/current_operation.hpp"
 #include "runtime/settings.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 struct Reports {
@@ -103,4 +103,4 @@ bool end_reports() {
   return count == 0;
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

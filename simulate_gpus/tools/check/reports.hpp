@@ -11,7 +11,7 @@
 #include "runtime/interface.hpp"
 #include "tools/check/shadow_memory.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 struct CheckedOperation {
   std::string name;
@@ -42,4 +42,4 @@ void tell_reports();
 /// Tells how many bugs were found: whether there was none.
 bool end_reports();
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

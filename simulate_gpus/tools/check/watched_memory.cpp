@@ -16,7 +16,7 @@
 
 #include "runtime/host_access.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 struct Block {
@@ -187,4 +187,4 @@ std::optional<std::optional<Watch>> host_accesses(const void* address, bool writ
   return std::optional(disturbed);
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

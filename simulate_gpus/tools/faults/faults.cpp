@@ -17,7 +17,7 @@
 
 #include "runtime/tool.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 // "cudaMalloc:3:2": the third call returns 2. "cudaGetDeviceCount:*:35": each call returns 35.
@@ -98,9 +98,9 @@ void start_faults() {
   if (requested() != nullptr) add_tool(faults());
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus
 
-using namespace simulated_cuda;
+using namespace simulate_gpus;
 
 void simulated_cuda_set_faults(const char* text) {
   faults().set(text);

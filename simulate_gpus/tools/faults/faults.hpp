@@ -3,9 +3,9 @@
 // Calls of CUDA that fail by request (SIMULATE_GPUS_FAULTS).
 #pragma once
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 /// Adds the tool if a fault is requested. An invalid entry ends the program, with one line and the status 2.
 void start_faults();
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

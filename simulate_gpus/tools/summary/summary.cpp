@@ -24,7 +24,7 @@
 #include "runtime/settings.hpp"
 #include "runtime/tool.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 struct Count {
@@ -196,9 +196,9 @@ class Summary final : public Tool {
 
 void start_summary() { add_tool(*new Summary); }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus
 
-using namespace simulated_cuda;
+using namespace simulate_gpus;
 
 std::uint64_t simulated_cuda_count(const char* row) {
   const std::string_view wanted = row;

@@ -4,9 +4,9 @@
 // and for tests, which ask in any run.
 #pragma once
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 /// Adds the tool.
 void start_summary();
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

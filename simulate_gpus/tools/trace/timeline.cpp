@@ -14,7 +14,7 @@
 #include "runtime/settings.hpp"
 #include "tools/trace/trace_file.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 using Unit = std::uint64_t;
@@ -232,4 +232,4 @@ void draw_memory(int device, const char* what, std::uint64_t bytes) {
       field("ts", host_clock()) + field("name", what) + object("args", field("bytes", bytes)));
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

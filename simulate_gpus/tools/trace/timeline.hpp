@@ -15,7 +15,7 @@
 #include "runtime/streams.hpp"
 #include "runtime/tool.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 /// What is noted of an event: its stream, and where the picture has it.
 struct Mark {
@@ -43,4 +43,4 @@ void draw_host_wait(const char* why, const std::string& name, std::optional<int>
 /// A counter of the device.
 void draw_memory(int device, const char* what, std::uint64_t bytes);
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

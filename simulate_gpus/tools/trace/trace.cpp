@@ -15,7 +15,7 @@
 #include "tools/trace/timeline.hpp"
 #include "tools/trace/trace_file.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 using Writer = void(const char* line);
@@ -109,9 +109,9 @@ void start_trace() {
   if (settings().trace || has_trace_file()) add_tool(trace());
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus
 
-using namespace simulated_cuda;
+using namespace simulate_gpus;
 
 void simulated_cuda_set_trace(void (*line)(const char* text)) {
   writer() = line;

@@ -4,9 +4,9 @@
 // for the lines (simulate_gpus --trace) and for the file (--trace=FILE).
 #pragma once
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 /// Adds the tool if --trace was given.
 void start_trace();
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

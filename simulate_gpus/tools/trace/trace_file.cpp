@@ -13,7 +13,7 @@
 
 #include "runtime/settings.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 constexpr std::size_t k_buffered_bytes = std::size_t{64} << 10;
@@ -144,4 +144,4 @@ std::string object(std::string_view name, const std::string& fields) {
   return std::string(",\"").append(name) + "\":{" + (fields.empty() ? "" : fields.substr(1)) + '}';
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

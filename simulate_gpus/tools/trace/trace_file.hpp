@@ -10,7 +10,7 @@
 
 #include "runtime/settings.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 /// The number of the host in the file; those of the devices are theirs.
 inline constexpr int k_host_process = k_most_gpus;
@@ -45,4 +45,4 @@ inline std::string field(std::string_view name, const char* text) {
 /// ,"name":{fields}
 std::string object(std::string_view name, const std::string& fields);
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

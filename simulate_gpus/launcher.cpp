@@ -25,9 +25,9 @@
 
 namespace {
 
-using simulated_cuda::GpuProfile;
-using simulated_cuda::k_most_gpus;
-using simulated_cuda::k_reserved_bytes;
+using simulate_gpus::GpuProfile;
+using simulate_gpus::k_most_gpus;
+using simulate_gpus::k_reserved_bytes;
 
 constexpr char k_usage[] =
     R"(simulate_gpus [--memory SIZE | --gpu NAME] [--summary] [--trace[=FILE]] [--check [--ignore OPERATION]... | --dry-run] COUNT PROGRAM [ARGUMENT...]
@@ -88,9 +88,9 @@ std::uint64_t parse_memory(std::string_view text) {
 }
 
 const GpuProfile* parse_gpu(std::string_view name) {
-  if (const GpuProfile* const found = simulated_cuda::find_gpu_profile(name)) return found;
+  if (const GpuProfile* const found = simulate_gpus::find_gpu_profile(name)) return found;
   std::string names;
-  for (const GpuProfile& each : simulated_cuda::gpu_profiles())
+  for (const GpuProfile& each : simulate_gpus::gpu_profiles())
     names += (names.empty() ? "" : ", ") + std::string(each.option);
   stop("--gpu " + std::string(name) + ": expected one of " + names);
 }
@@ -98,16 +98,16 @@ const GpuProfile* parse_gpu(std::string_view name) {
 // Where the libraries lie, seen from this program.
 std::filesystem::path library_folder() {
   const auto here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-  const auto folder = (here / SIMULATED_CUDA_LIBRARIES).lexically_normal();
-  if (!std::filesystem::exists(folder / SIMULATED_CUDA_RUNTIME)) {
-    stop("its libraries were not found: " + folder.string() + " has no " SIMULATED_CUDA_RUNTIME);
+  const auto folder = (here / SIMULATE_GPUS_LIBRARIES).lexically_normal();
+  if (!std::filesystem::exists(folder / SIMULATE_GPUS_RUNTIME)) {
+    stop("its libraries were not found: " + folder.string() + " has no " SIMULATE_GPUS_RUNTIME);
   }
   return std::filesystem::canonical(folder);
 }
 
 // Whether it is a library of a simulate_gpus, this one or another.
 bool is_ours(const std::filesystem::path& library) {
-  return std::filesystem::exists(library.parent_path() / "libtorch_simulated_kernels.so");
+  return std::filesystem::exists(library.parent_path() / "libtorch_simulate_gpus.so");
 }
 
 // LD_PRELOAD for the program: our libraries, then the old ones except those of another
@@ -120,7 +120,7 @@ std::string preloads() {
   }
   std::string list;
   for (const char* library :
-       {SIMULATED_CUDA_RUNTIME, "libcuda.so.1", "libnvidia-ml.so.1", "libnccl.so.2"}) {
+       {SIMULATE_GPUS_RUNTIME, "libcuda.so.1", "libnvidia-ml.so.1", "libnccl.so.2"}) {
     if (!std::filesystem::exists(folder + '/' + library)) continue;  // built without NCCL
     list += (list.empty() ? "" : ":") + folder + '/' + library;
   }
@@ -160,9 +160,9 @@ void check_torch_beside() {
       std::ifstream file(packages / "torch/version.py");
       if (!file || !std::filesystem::exists(packages / "simulate_gpus")) continue;
       const auto found = read_version(std::move(file));
-      if (found == SIMULATED_CUDA_TORCH) continue;
+      if (found == SIMULATE_GPUS_BUILT_WITH) continue;
       stop("this environment has torch " + found +
-           ", and this simulate_gpus was built with torch " SIMULATED_CUDA_TORCH
+           ", and this simulate_gpus was built with torch " SIMULATE_GPUS_BUILT_WITH
            ". Install that torch, or simulate_gpus again");
     }
   }
@@ -242,7 +242,7 @@ int main(int argc, char** argv) {
   // Triton links its own code to the driver, and looks for it where the linker would.
   set_variable("TRITON_LIBCUDA_PATH", library_folder());
   set_variable("SIMULATE_GPUS", std::to_string(*count));
-  const auto& profile = gpu ? *gpu : simulated_cuda::k_plain_gpu;
+  const auto& profile = gpu ? *gpu : simulate_gpus::k_plain_gpu;
   set_variable("SIMULATE_GPUS_MEMORY", std::to_string(memory.value_or(profile.mebibytes << 20)));
   set_variable("SIMULATE_GPUS_GPU", std::string(profile.option));
   set_or_unset("SIMULATE_GPUS_SUMMARY", summary);

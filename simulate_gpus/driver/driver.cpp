@@ -2,7 +2,7 @@
 //
 // Replaces NVIDIA's driver (libcuda.so.1): devices, contexts and look-ups. The runtime does not need
 // it; LibTorch asks it for contexts, and programs look functions up in it. Kernels that a program
-// compiles are in driver_kernels.cpp; all else is refused by name (not_offered.cpp).
+// compiles are in kernels.cpp; all else is refused by name (not_offered.cpp).
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
@@ -30,12 +30,12 @@ int num_devices() {
 
 CUresult refuse(CUresult code, const std::string& what) {
   return static_cast<CUresult>(
-      simulated_cuda::refuse_in_driver(code, what + " is not offered by simulated GPUs"));
+      simulate_gpus::refuse_in_driver(code, what + " is not offered by simulated GPUs"));
 }
 
 // The runtime's codes are the driver's.
 CUresult result(cudaError_t code) {
-  if (code != cudaSuccess) simulated_cuda::forget_refusal();
+  if (code != cudaSuccess) simulate_gpus::forget_refusal();
   return static_cast<CUresult>(code);
 }
 

@@ -15,19 +15,19 @@ struct Error {
   const char* text;
 };
 
-#define SIMULATED_DRIVER_ERROR(code, text) \
+#define SIMULATE_GPUS_DRIVER_ERROR(code, text) \
   { code, #code, text }
 constexpr Error k_errors[] = {
-    SIMULATED_DRIVER_ERROR(CUDA_SUCCESS, "no error"),
-    SIMULATED_DRIVER_ERROR(CUDA_ERROR_INVALID_VALUE, "invalid argument"),
-    SIMULATED_DRIVER_ERROR(CUDA_ERROR_OUT_OF_MEMORY, "out of memory"),
-    SIMULATED_DRIVER_ERROR(CUDA_ERROR_NOT_INITIALIZED, "initialization error"),
-    SIMULATED_DRIVER_ERROR(CUDA_ERROR_NO_DEVICE, "no CUDA-capable device is detected"),
-    SIMULATED_DRIVER_ERROR(CUDA_ERROR_INVALID_DEVICE, "invalid device ordinal"),
-    SIMULATED_DRIVER_ERROR(CUDA_ERROR_NOT_FOUND, "named symbol not found"),
-    SIMULATED_DRIVER_ERROR(CUDA_ERROR_NOT_SUPPORTED, "operation not supported"),
-    SIMULATED_DRIVER_ERROR(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
-                           "operation not permitted when stream is capturing"),
+    SIMULATE_GPUS_DRIVER_ERROR(CUDA_SUCCESS, "no error"),
+    SIMULATE_GPUS_DRIVER_ERROR(CUDA_ERROR_INVALID_VALUE, "invalid argument"),
+    SIMULATE_GPUS_DRIVER_ERROR(CUDA_ERROR_OUT_OF_MEMORY, "out of memory"),
+    SIMULATE_GPUS_DRIVER_ERROR(CUDA_ERROR_NOT_INITIALIZED, "initialization error"),
+    SIMULATE_GPUS_DRIVER_ERROR(CUDA_ERROR_NO_DEVICE, "no CUDA-capable device is detected"),
+    SIMULATE_GPUS_DRIVER_ERROR(CUDA_ERROR_INVALID_DEVICE, "invalid device ordinal"),
+    SIMULATE_GPUS_DRIVER_ERROR(CUDA_ERROR_NOT_FOUND, "named symbol not found"),
+    SIMULATE_GPUS_DRIVER_ERROR(CUDA_ERROR_NOT_SUPPORTED, "operation not supported"),
+    SIMULATE_GPUS_DRIVER_ERROR(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+                               "operation not permitted when stream is capturing"),
 };
 
 const Error* find(int code) {
@@ -41,14 +41,14 @@ thread_local char text_of_refused[600];
 
 }  // namespace
 
-int simulated_cuda::refuse_in_driver(int code, const std::string& reason) {
+int simulate_gpus::refuse_in_driver(int code, const std::string& reason) {
   refused = code;
   std::snprintf(text_of_refused, sizeof text_of_refused, "%s: %s", find(code)->text,
                 reason.c_str());
   return code;
 }
 
-void simulated_cuda::forget_refusal() { refused = CUDA_SUCCESS; }
+void simulate_gpus::forget_refusal() { refused = CUDA_SUCCESS; }
 
 extern "C" {
 

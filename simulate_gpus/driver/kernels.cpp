@@ -5,14 +5,14 @@
 #include <cuda.h>
 
 #include <deque>
-#include <functional>
 #include <mutex>
 #include <string>
 
 #include "driver/refusal.hpp"
 #include "runtime/interface.hpp"
+#include "runtime/settings.hpp"
 
-using namespace simulated_cuda;
+using namespace simulate_gpus;
 
 struct CUfunc_st {
   std::string name;
@@ -31,11 +31,10 @@ CUresult load(CUmodule* module) {
 }
 
 CUresult launch(CUfunction function, CUstream stream) {
-  if (simulated_cuda_rehearses()) return CUDA_ERROR_NOT_SUPPORTED;
-  if (simulated_cuda_is_dry_run()) {
-    const std::function<void()> work = [] {};
-    simulated_cuda_count_operation(stream, function->name.c_str());
-    simulated_cuda_submit(stream, &work);
+  if (rehearses()) return CUDA_ERROR_NOT_SUPPORTED;
+  if (settings().dry_run) {
+    tell_operation(stream, function->name);
+    submit(stream, [] {});
     return CUDA_SUCCESS;
   }
   return static_cast<CUresult>(refuse_in_driver(

@@ -5,10 +5,10 @@
 // other sources define are these.
 #include "driver/refusal.hpp"
 
-#define SIMULATED_DRIVER_NOT_OFFERED(function)                                              \
-  extern "C" [[gnu::weak]] int function() {                                                 \
-    return simulated_cuda::refuse_in_driver(801 /* CUDA_ERROR_NOT_SUPPORTED */,             \
-                                            #function " is not offered by simulated GPUs"); \
+#define SIMULATE_GPUS_DRIVER_NOT_OFFERED(function)                                         \
+  extern "C" [[gnu::weak]] int function() {                                                \
+    return simulate_gpus::refuse_in_driver(801 /* CUDA_ERROR_NOT_SUPPORTED */,             \
+                                           #function " is not offered by simulated GPUs"); \
   }
 
 #include "driver_functions.inc"  // made by CMake: the functions that cuda.h names

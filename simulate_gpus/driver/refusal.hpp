@@ -6,7 +6,7 @@
 
 #include <string>
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 /// Returns the code, a CUresult. In this thread its text ends with the reason from now on, until
 /// the next refusal.
@@ -15,4 +15,4 @@ int refuse_in_driver(int code, const std::string& reason);
 /// For an error of another cause.
 void forget_refusal();
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

@@ -12,10 +12,10 @@
 #include "kernels/host_tensors.hpp"
 #include "runtime/interface.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
-using Ranges = std::vector<simulated_cuda_range>;
+using Ranges = std::vector<MemoryRange>;
 
 // A dimension, in bytes.
 struct Dimension {
@@ -68,7 +68,7 @@ void check_accesses(cudaStream_t stream, const c10::FunctionSchema& schema, cons
   for (std::size_t r = 0; r < results.size(); ++r) {
     if (!returned_argument(schema, schema.returns()[r])) add(results[r], /*writes=*/true, ranges);
   }
-  simulated_cuda_check_operation(stream, schema.name().c_str(), ranges.data(), ranges.size());
+  tell_uses(stream, schema.name(), ranges);
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

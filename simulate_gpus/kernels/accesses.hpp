@@ -7,10 +7,10 @@
 
 #include "kernels/arguments.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 /// Tells the runtime what the operation, given to the stream, reads and writes on GPUs.
 void check_accesses(cudaStream_t stream, const c10::FunctionSchema& schema, const Values& arguments,
                     const Values& results);
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

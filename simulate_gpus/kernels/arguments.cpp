@@ -6,7 +6,7 @@
 #include <ATen/native/TensorAdvancedIndexingUtils.h>
 #include <c10/cuda/CUDAFunctions.h>
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 bool is_list_of_optional_tensors(const c10::IValue& value) {
   if (!value.isList()) return false;
@@ -94,4 +94,4 @@ void prepare_indices(Values& arguments) {
   arguments[1] = expanded;
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

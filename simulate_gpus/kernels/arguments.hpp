@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 using Values = std::vector<c10::IValue>;
 
@@ -76,4 +76,4 @@ bool is_index_operation(const c10::FunctionSchema& schema);
 /// masks.
 void prepare_indices(Values& arguments);
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

@@ -19,7 +19,7 @@
 #include "kernels/own_kernels.hpp"
 #include "kernels/registration.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 using at::Tensor;
@@ -154,4 +154,4 @@ void add_attention(torch::Library& library, torch::Library& nested) {
   add("_scaled_dot_product_efficient_attention_backward", TORCH_FN(efficient_backward));
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

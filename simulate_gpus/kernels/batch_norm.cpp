@@ -11,7 +11,7 @@
 #include "kernels/own_kernels.hpp"
 #include "kernels/registration.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 using at::Tensor;
@@ -120,4 +120,4 @@ void add_batch_norm(torch::Library& library) {
   add("batch_norm_backward_elemt", TORCH_FN(backward));
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

@@ -6,7 +6,7 @@
 #include "kernels/operation.hpp"
 #include "kernels/own_kernels.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 bool have_same_bits(const at::Tensor& a, const at::Tensor& b) {
@@ -51,4 +51,4 @@ at::Tensor& copy_(at::Tensor& to, const at::Tensor& from, bool non_blocking) {
 
 void add_copy(torch::Library& library) { library.impl("copy_", TORCH_FN(copy_)); }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

@@ -11,7 +11,7 @@
 
 #include "kernels/arguments.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 using torch::jit::Stack;
@@ -160,4 +160,4 @@ bool compute_without_kernel(const c10::FunctionSchema& schema, Stack& arguments)
   return true;
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

@@ -6,7 +6,7 @@
 #include <ATen/core/function_schema.h>
 #include <ATen/core/stack.h>
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 /// Changes the arguments (on the host) to what the CPU's kernel takes, with the same result. Throws
 /// the errors that only CUDA's kernel has.
@@ -23,4 +23,4 @@ inline thread_local bool is_flash_attention = false;
 /// False for any other operation.
 bool compute_without_kernel(const c10::FunctionSchema& schema, torch::jit::Stack& arguments);
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

@@ -13,7 +13,7 @@
 #include "kernels/own_kernels.hpp"
 #include "kernels/registration.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 using at::Tensor;
@@ -117,4 +117,4 @@ void add_without_cudnn(torch::Library& library) {
   add("_cudnn_rnn_flatten_weight", TORCH_FN(flatten_weights));
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

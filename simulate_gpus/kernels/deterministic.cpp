@@ -7,7 +7,7 @@
 #include <map>
 #include <string_view>
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 struct Alert {
@@ -84,4 +84,4 @@ void check_deterministic(const c10::FunctionSchema& schema, const Values& argume
   }
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

@@ -20,7 +20,7 @@ namespace at::native {
 DECLARE_DISPATCH(Tensor (*)(const Tensor&, IntArrayRef), flatten_indices_stub)
 }
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 using at::Tensor;
@@ -161,4 +161,4 @@ void add_gpu_only(torch::Library& library) {
   at::native::kaiser_window_stub.set_cuda_dispatch_ptr(kaiser_window);
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

@@ -17,7 +17,7 @@
 #include "kernels/host_tensors.hpp"
 #include "runtime/interface.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 bool is_strided(const at::Tensor& tensor) {
@@ -107,10 +107,8 @@ class Views {
     range.begin = range.begin / k_largest_item * k_largest_item;
     const std::size_t bytes = range.end - range.begin;
     c10::Storage storage = at::empty({static_cast<std::int64_t>(bytes)}, at::kByte).storage();
-    std::memcpy(
-        storage.mutable_data(),
-        static_cast<const char*>(simulated_cuda_host_address(range.storage->data())) + range.begin,
-        bytes);
+    std::memcpy(storage.mutable_data(),
+                static_cast<const char*>(host_address(range.storage->data())) + range.begin, bytes);
     return {range, std::move(storage)};
   }
 
@@ -158,4 +156,4 @@ Values host_arguments(const c10::FunctionSchema& schema, const Values& arguments
   return made;
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

@@ -8,11 +8,11 @@
 
 #include "kernels/arguments.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 /// The arguments with views of device memory. Memory that is written is no longer shared by lazy
 /// copies. `apart`: what is written is a copy, to be shown later; operands that overlap are so in
 /// the copy too.
 Values host_arguments(const c10::FunctionSchema& schema, const Values& arguments, bool apart);
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

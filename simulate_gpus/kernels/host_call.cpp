@@ -13,7 +13,7 @@
 #include "kernels/cpu_gaps.hpp"
 #include "kernels/host_tensors.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 // Operations that CUDA has for a dtype that the CPU lacks. Those that neither has are refused.
@@ -156,4 +156,4 @@ void call_on_host(const c10::OperatorHandle& operation, c10::DispatchKey key,
   }
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

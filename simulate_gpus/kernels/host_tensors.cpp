@@ -11,7 +11,7 @@
 #include "kernels/inside_kernel.hpp"
 #include "runtime/interface.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 at::Tensor host_view_of_strided(const at::Tensor& tensor) {
@@ -63,7 +63,7 @@ at::Tensor nested(const at::Tensor& buffer, const at::Tensor& like) {
 }  // namespace
 
 c10::Storage host_storage(const c10::Storage& storage) {
-  void* const memory = simulated_cuda_host_address(storage.data());
+  void* const memory = host_address(storage.data());
   // With an allocator, so that an operation can resize its output; see update_device_tensor.
   return {c10::Storage::use_byte_size_t(), storage.nbytes(),
           c10::DataPtr(memory, c10::Device(c10::kCPU)), c10::GetCPUAllocator(),
@@ -181,4 +181,4 @@ void write(const Writes& writes) {
     without_repeats(view, view).copy_(without_repeats(value, view));
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

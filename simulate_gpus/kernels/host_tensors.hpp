@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 /// Pending writes, executed when their stream reaches them: a view of device memory, and its new
 /// values.
@@ -45,4 +45,4 @@ void update_device_tensor(const at::Tensor& tensor, const at::Tensor& host, Writ
 /// Writes the values.
 void write(const Writes& writes);
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

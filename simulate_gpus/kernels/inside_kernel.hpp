@@ -5,7 +5,7 @@
 #include <c10/core/DispatchKeySet.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 /// Active while CPU operations compute what a GPU kernel would. Nobody sees these: neither autograd,
 /// autocast and profilers, nor what the thread has switched on (torch.jit.trace, modes, observers of
@@ -18,4 +18,4 @@ struct InsideKernel {
   at::DisableRecordFunctionGuard not_profiled;
 };
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

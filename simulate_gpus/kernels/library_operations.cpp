@@ -25,24 +25,25 @@
 #include "kernels/own_kernels.hpp"
 #include "kernels/rehearsal.hpp"
 #include "runtime/interface.hpp"
+#include "runtime/settings.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 using at::Tensor;
 
 void count_kernel(const std::string& name) {
   cudaStream_t stream = c10::cuda::getCurrentCUDAStream().stream();
-  C10_CUDA_CHECK(simulated_cuda_begin_operation(stream));
-  simulated_cuda_count_operation(stream, name.c_str());
+  C10_CUDA_CHECK(begin_operation(stream));
+  tell_operation(stream, name);
 }
 
 // What is small is zeros, so that a solver's "info" reports success.
 Tensor zeros(at::IntArrayRef sizes, const at::TensorOptions& options,
              at::OptionalIntArrayRef strides = std::nullopt) {
   Tensor made = strides ? at::empty_strided(sizes, *strides, options) : at::empty(sizes, options);
-  if (made.numel() > 0 && simulated_cuda_touches(made.nbytes()))
-    std::memset(simulated_cuda_host_address(made.data_ptr()), 0, made.nbytes());
+  if (made.numel() > 0 && touches(made.nbytes()))
+    std::memset(host_address(made.data_ptr()), 0, made.nbytes());
   return made;
 }
 
@@ -209,4 +210,4 @@ void add_library_operations(torch::Library& library) {
   count_instead<&convolution_backward>(library, operation("aten::convolution_backward"));
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

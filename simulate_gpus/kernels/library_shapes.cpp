@@ -8,7 +8,7 @@
 #include <map>
 #include <string_view>
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 using at::Tensor;
@@ -99,4 +99,4 @@ std::vector<Tensor> shapes_without_meta_kernel(const std::string& name,
   return found == k_shapes.end() ? Shapes() : found->second(arguments);
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

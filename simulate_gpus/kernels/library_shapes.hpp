@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 /// The results of an operation that NVIDIA's libraries compute, where it has no meta kernel in C++
 /// ("linalg_eig"; Python brings some), as tensors without values. Its arguments are such tensors
@@ -15,4 +15,4 @@ namespace simulated_cuda {
 std::vector<at::Tensor> shapes_without_meta_kernel(const std::string& name,
                                                    const torch::jit::Stack& arguments);
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

@@ -9,8 +9,9 @@
 
 #include "kernels/own_kernels.hpp"
 #include "runtime/interface.hpp"
+#include "runtime/settings.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 namespace allocator = c10::cuda::CUDACachingAllocator;
@@ -18,14 +19,14 @@ using Entry = allocator::TraceEntry;
 
 // The allocator's lock is held.
 void note(const Entry& entry) {
-  const auto tell = [&](simulated_cuda_block what) {
+  const auto tell = [&](BlockChange change) {
     // NOLINTNEXTLINE(performance-no-int-to-ptr)  LibTorch has the address as a number
     const auto* const address = reinterpret_cast<const void*>(entry.addr_);
-    simulated_cuda_note_block(entry.device_, address, entry.size_, what);
+    tell_block(entry.device_, address, entry.size_, change);
   };
-  if (entry.action_ == Entry::ALLOC) tell(simulated_cuda_block_given);
-  if (entry.action_ == Entry::FREE_REQUESTED) tell(simulated_cuda_block_freed);
-  if (entry.action_ == Entry::FREE_COMPLETED) tell(simulated_cuda_block_released);
+  if (entry.action_ == Entry::ALLOC) tell(BlockChange::given);
+  if (entry.action_ == Entry::FREE_REQUESTED) tell(BlockChange::freed);
+  if (entry.action_ == Entry::FREE_COMPLETED) tell(BlockChange::released);
 }
 
 // CUDA's own asynchronous allocator, and those of a program, cannot be followed.
@@ -38,22 +39,22 @@ bool attach() {
 
 // What ends in another thread is not this thread's operation.
 std::unique_ptr<at::ObserverContext> enter(const at::RecordFunction& operation) {
-  if (!operation.isAsync()) simulated_cuda_enter_operation(operation.name());
+  if (!operation.isAsync()) enter_operation(operation.name());
   return nullptr;
 }
 
 void leave(const at::RecordFunction& operation, at::ObserverContext*) {
-  if (!operation.isAsync()) simulated_cuda_leave_operation();
+  if (!operation.isAsync()) leave_operation();
 }
 
 }  // namespace
 
 void add_observers() {
-  if (!simulated_cuda_is_followed()) return;
+  if (!settings().is_followed()) return;
   at::addGlobalCallback(at::RecordFunctionCallback(&enter, &leave)
                             .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION,
                                      at::RecordScope::USER_SCOPE}));
-  simulated_cuda_attach_to_allocator(&attach);
+  attach_to_allocator(&attach);
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

@@ -22,8 +22,9 @@
 #include "kernels/random.hpp"
 #include "kernels/rehearsal.hpp"
 #include "runtime/interface.hpp"
+#include "runtime/settings.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 // An operation with its arguments as the CPU's kernel takes them.
@@ -166,9 +167,9 @@ void compute(const c10::OperatorHandle& operation, c10::DispatchKey host_key,
   check_deterministic(schema, arguments);
 
   cudaStream_t stream = c10::cuda::getCurrentCUDAStream(device.index()).stream();
-  const bool captured = simulated_cuda_is_capturing(stream);
-  const bool apart = captured || simulated_cuda_postpones();
-  C10_CUDA_CHECK(simulated_cuda_begin_operation(stream));
+  const bool captured = is_captured(stream);
+  const bool apart = captured || postpones();
+  C10_CUDA_CHECK(begin_operation(stream));
   if (captured && synchronizes(operation, host_key, arguments)) {
     C10_CUDA_CHECK(cudaStreamSynchronize(stream));
   }
@@ -182,26 +183,24 @@ void compute(const c10::OperatorHandle& operation, c10::DispatchKey host_key,
     const InsideKernel inside;
     results = device_results(schema, arguments, call, host_results, device, writes);
   }
-  simulated_cuda_count_operation(stream, schema.name().c_str());
-  if (simulated_cuda_is_checked()) {
+  tell_operation(stream, schema.name());
+  if (settings().check) {
     check_accesses(stream, schema, arguments, results);
-    if (!captured && synchronizes(operation, host_key, arguments))
-      simulated_cuda_check_host_wait(stream);
+    if (!captured && synchronizes(operation, host_key, arguments)) tell_inner_wait(stream);
   }
   if (captured) {
     HostCall direct = make_call(operation, host_key, arguments, /*apart=*/false);
     direct.generators = std::move(call.generators);
-    const std::function<void()> replay = replay_of(std::move(direct), results);
-    const std::function<void()> undo = [before = copies_of(writes)] { write(before); };
+    auto replay = replay_of(std::move(direct), results);
+    auto undo = [before = copies_of(writes)] { write(before); };
     write(writes);
-    simulated_cuda_record(stream, &replay, &undo);
+    record(stream, std::move(replay), std::move(undo));
   } else if (apart && !writes.empty()) {
-    const std::function<void()> later = [writes = std::move(writes)] { write(writes); };
-    simulated_cuda_submit(stream, &later);
+    submit(stream, [writes = std::move(writes)] { write(writes); });
   } else {
     write(writes);
   }
   for (c10::IValue& result : results) stack->push_back(std::move(result));
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

@@ -7,11 +7,11 @@
 #include <ATen/core/stack.h>
 #include <c10/core/DispatchKey.h>
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 /// Computes the operation with the kernel that `host_key` has for it. Throws LibTorch's errors.
 /// During a capture it is computed for its shapes and errors, and again at each replay.
 void compute(const c10::OperatorHandle& operation, c10::DispatchKey host_key,
              torch::jit::Stack* stack);
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

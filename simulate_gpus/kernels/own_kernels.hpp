@@ -7,7 +7,7 @@
 
 #include <optional>
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 inline bool is_given(const std::optional<at::Tensor>& tensor) {
   return tensor && tensor->defined();
@@ -34,4 +34,4 @@ void add_observers();
 /// For a dry run: operations of NVIDIA's libraries, which count as one kernel each.
 void add_library_operations(torch::Library& library);
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 using torch::unwind::Frame;
@@ -130,7 +130,7 @@ bool is_of_python() {
   return state != nullptr && state() != nullptr;
 }
 
-struct Place : simulated_cuda_place {
+struct Place : ProgramPlace {
   [[nodiscard]] std::string text() const override {
     if (!python) return text_at(addresses);
     if (!is_of_python()) return "";
@@ -147,7 +147,7 @@ struct Place : simulated_cuda_place {
 
 }  // namespace
 
-std::shared_ptr<const simulated_cuda_place> here() {
+std::shared_ptr<const ProgramPlace> here() {
   auto place = std::make_shared<Place>();
   if (is_of_python())
     place->python =
@@ -159,4 +159,4 @@ std::shared_ptr<const simulated_cuda_place> here() {
   return place;
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

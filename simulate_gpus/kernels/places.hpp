@@ -8,9 +8,9 @@
 
 #include "runtime/interface.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 /// The place where this thread is, to be told later.
-std::shared_ptr<const simulated_cuda_place> here();
+std::shared_ptr<const ProgramPlace> here();
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

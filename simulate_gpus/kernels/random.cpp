@@ -10,7 +10,7 @@
 
 #include "runtime/interface.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 // SplitMix64: neighbouring numbers in, unrelated ones out.
@@ -22,8 +22,7 @@ std::uint64_t mixed(std::uint64_t x) {
 }
 
 std::uint64_t on_device(const std::int64_t* address) {
-  return static_cast<std::uint64_t>(
-      *static_cast<const std::int64_t*>(simulated_cuda_host_address(address)));
+  return static_cast<std::uint64_t>(*static_cast<const std::int64_t*>(host_address(address)));
 }
 
 at::Generator make_generator(const at::PhiloxCudaState& state) {
@@ -44,4 +43,4 @@ std::function<at::Generator()> take_turn(const std::optional<at::Generator>& gen
   return [state = cuda->philox_cuda_state(k_step)] { return make_generator(state); };
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

@@ -11,11 +11,11 @@
 #include <functional>
 #include <optional>
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 /// Advances the generator, or the device's own. Returns what makes the operation's CPU generator,
 /// again at each replay of a graph.
 std::function<at::Generator()> take_turn(const std::optional<at::Generator>& generator,
                                          c10::Device device);
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

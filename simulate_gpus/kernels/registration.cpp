@@ -22,13 +22,14 @@
 #include "kernels/places.hpp"
 #include "kernels/rehearsal.hpp"
 #include "runtime/interface.hpp"
+#include "runtime/settings.hpp"
 
 // Of <torch/csrc/jit/tensorexpr/kernel.h>, which takes seconds to compile.
 namespace torch::jit::tensorexpr {
 TORCH_API bool setFallbackAllowed(bool value);
 }
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 Registered registered;
@@ -172,20 +173,20 @@ void mark_as_computed(const std::string& operation) {
   }
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus
 
-using namespace simulated_cuda;
+using namespace simulate_gpus;
 
-void simulated_cuda_replace_kernels() {
+void simulate_gpus_replace_kernels() {
   Silent silent;
   const c10::WarningUtils::WarningHandlerGuard guard(&silent);
   at::globalContext().setSDPUseCuDNN(false);
   // TorchScript's fusers, which launch kernels that they compile.
   torch::jit::overrideCanFuseOnGPU(false);
   torch::jit::tensorexpr::setFallbackAllowed(true);
-  if (simulated_cuda_is_checked()) simulated_cuda_set_places(&here);
+  if (settings().check) set_places(&here);
   torch::Library& library = library_of(c10::DispatchKey::CUDA);
-  if (simulated_cuda_is_dry_run()) {
+  if (settings().dry_run) {
     add_library_operations(library);
   } else {
     replace<c10::DispatchKey::CUDA, c10::DispatchKey::CPU>(library);
@@ -204,4 +205,4 @@ void simulated_cuda_replace_kernels() {
       library_of(c10::DispatchKey::SparseCsrCUDA));
 }
 
-const Registered* simulated_cuda_registered() { return &registered; }
+const Registered* simulate_gpus_registered() { return &registered; }

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 /// The names of the operations ("add.Tensor") that are computed here, or refused.
 struct Registered {
@@ -14,13 +14,13 @@ struct Registered {
 /// For our own kernels, registered after the CPU's.
 void mark_as_computed(const std::string& operation);
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus
 
 extern "C" {
 
 /// Replaces LibTorch's CUDA kernels in the program's dispatcher. Once in a process.
-void simulated_cuda_replace_kernels();
+void simulate_gpus_replace_kernels();
 
 /// For tests and the docs.
-const simulated_cuda::Registered* simulated_cuda_registered();
+const simulate_gpus::Registered* simulate_gpus_registered();
 }

@@ -17,7 +17,7 @@
 #include "kernels/inside_kernel.hpp"
 #include "runtime/interface.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 using Kept =
@@ -117,7 +117,7 @@ void keep_kernel(const c10::OperatorHandle& operation, c10::DispatchKey key,
                  operation.getComputedKernelForDispatchKey(key));
 }
 
-bool is_rehearsed() { return simulated_cuda_rehearses(); }
+bool is_rehearsed() { return rehearses(); }
 
 void call_kept_kernel(const c10::OperatorHandle& operation, c10::DispatchKey host_key,
                       torch::jit::Stack* stack) {
@@ -129,18 +129,18 @@ void call_kept_kernel(const c10::OperatorHandle& operation, c10::DispatchKey hos
 void rehearse(const c10::OperatorHandle& operation, const Values& arguments) {
   const InsideKernel inside;
   torch::jit::Stack stack = arguments;
-  simulated_cuda_begin_rehearsal();
+  begin_rehearsal();
   try {
     operation.callBoxed(&stack);
   } catch (const c10::Error& error) {
-    const bool has_come_to_work = simulated_cuda_end_rehearsal();
+    const bool has_come_to_work = end_rehearsal();
     if (!has_come_to_work && !is_of_library(error.what_without_backtrace())) throw;
     return;
   } catch (...) {  // what its way out threw
-    simulated_cuda_end_rehearsal();
+    end_rehearsal();
     throw;
   }
-  simulated_cuda_end_rehearsal();
+  end_rehearsal();
 }
 
 void check_operands(const c10::OperatorHandle& operation, const Values& arguments,
@@ -162,4 +162,4 @@ void check_library_operands(const c10::OperatorHandle& operation, const Values& 
   rehearse_once(operation, arguments, form);
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

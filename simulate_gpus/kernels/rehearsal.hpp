@@ -12,7 +12,7 @@
 
 #include "kernels/arguments.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 /// Keeps LibTorch's own kernel, which another one is about to replace. Its key on the host is its name
 /// here.
@@ -35,4 +35,4 @@ void check_operands(const c10::OperatorHandle& operation, const Values& argument
 /// dtypes and layouts are checked too.
 void check_library_operands(const c10::OperatorHandle& operation, const Values& arguments);
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

@@ -3,7 +3,7 @@
 
 #include <array>
 
-namespace simulated_nccl {
+namespace simulate_gpus::nccl {
 namespace {
 
 struct Type {
@@ -58,4 +58,4 @@ std::string text_of(const Call& call) {
   return text;
 }
 
-}  // namespace simulated_nccl
+}  // namespace simulate_gpus::nccl

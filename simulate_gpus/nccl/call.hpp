@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-namespace simulated_nccl {
+namespace simulate_gpus::nccl {
 
 enum class Kind {
   all_reduce,
@@ -47,4 +47,4 @@ struct Call {
 /// "ncclReduce of 8 float32, sum, root 0".
 [[nodiscard]] std::string text_of(const Call& call);
 
-}  // namespace simulated_nccl
+}  // namespace simulate_gpus::nccl

@@ -11,7 +11,7 @@
 #include "nccl/communicator.hpp"
 #include "nccl/launch.hpp"
 
-using namespace simulated_nccl;
+using namespace simulate_gpus::nccl;
 
 namespace {
 

@@ -13,11 +13,11 @@
 #include "nccl/rank.hpp"
 
 struct ncclComm {
-  std::shared_ptr<simulated_nccl::Rank> rank;
+  std::shared_ptr<simulate_gpus::nccl::Rank> rank;
   bool is_blocking = true;  // whether functions wait for the other ranks
 };
 
-namespace simulated_nccl {
+namespace simulate_gpus::nccl {
 
 /// Remembers the reason for ncclGetLastError, and returns the code.
 ncclResult_t refuse(const std::string& why, ncclResult_t code = ncclInvalidArgument);
@@ -40,4 +40,4 @@ OpenGroup& open_group();
 /// rank in the communicator that is split was aborted.
 ncclResult_t wait_for_all(Rank& rank, const Rank* parent = nullptr);
 
-}  // namespace simulated_nccl
+}  // namespace simulate_gpus::nccl

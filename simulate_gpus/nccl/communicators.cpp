@@ -14,7 +14,7 @@
 #include "nccl/errors.hpp"
 #include "nccl/launch.hpp"
 
-using namespace simulated_nccl;
+using namespace simulate_gpus::nccl;
 
 namespace {
 
@@ -38,7 +38,7 @@ ncclResult_t finish_joining(ncclComm_t comm, const ncclConfig_t* config) {
 
 }  // namespace
 
-namespace simulated_nccl {
+namespace simulate_gpus::nccl {
 
 ncclResult_t refuse(const std::string& why, ncclResult_t code) {
   return static_cast<ncclResult_t>(refuse_in_nccl(code, why));
@@ -80,7 +80,7 @@ ncclResult_t wait_for_all(Rank& rank, const Rank* parent) {
   return refuse("the communicator was aborted", ncclInternalError);
 }
 
-}  // namespace simulated_nccl
+}  // namespace simulate_gpus::nccl
 
 extern "C" {
 

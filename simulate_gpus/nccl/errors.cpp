@@ -3,7 +3,7 @@
 
 #include <mutex>
 
-namespace simulated_nccl {
+namespace simulate_gpus::nccl {
 namespace {
 
 struct Last {
@@ -30,4 +30,4 @@ std::string last_refusal() {
   return last().reason;
 }
 
-}  // namespace simulated_nccl
+}  // namespace simulate_gpus::nccl

@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace simulated_nccl {
+namespace simulate_gpus::nccl {
 
 /// Remembers the reason for ncclGetLastError, and returns the code, an ncclResult_t.
 /// Without nccl.h: not_offered.cpp defines functions of which it knows the name.
@@ -15,4 +15,4 @@ int refuse_in_nccl(int code, const std::string& reason);
 /// refused.
 [[nodiscard]] std::string last_refusal();
 
-}  // namespace simulated_nccl
+}  // namespace simulate_gpus::nccl

@@ -11,8 +11,9 @@
 #include <utility>
 
 #include "runtime/interface.hpp"
+#include "runtime/settings.hpp"
 
-namespace simulated_nccl {
+namespace simulate_gpus::nccl {
 namespace {
 
 using Group = std::shared_ptr<const std::vector<Operation>>;
@@ -38,7 +39,7 @@ class Step {
         self->changes().wait(seen, std::chrono::milliseconds(20));
       };
     }
-    if (wait) throw simulated_cuda_not_yet(std::move(wait));
+    if (wait) throw NotYet(std::move(wait));
   }
 
  private:
@@ -47,11 +48,8 @@ class Step {
   std::vector<bool> is_done_;
 };
 
-simulated_cuda_moment submit(cudaStream_t stream, Step step) {
-  const std::function<void()> work = std::move(step);
-  simulated_cuda_moment moment;
-  simulated_cuda_submit_with_moment(stream, &work, &moment);
-  return moment;
+StreamMoment submit(cudaStream_t stream, Step step) {
+  return submit_with_moment(stream, std::move(step));
 }
 
 void number(Operation& operation) {
@@ -87,12 +85,9 @@ void submit_group(const std::vector<Operation>& operations, cudaStream_t stream)
     part.is_alone = operations.size() == 1;
   }
   for (const auto& [place, part] : parts) submit_together(part, stream);
-  if (!simulated_cuda_is_checked()) return;
-  for (const Operation& operation : operations) {
-    const auto ranges = operation.ranges();
-    simulated_cuda_check_operation(stream, name_of(operation.call.kind), ranges.data(),
-                                   ranges.size());
-  }
+  if (!settings().check) return;
+  for (const Operation& operation : operations)
+    tell_uses(stream, name_of(operation.call.kind), operation.ranges());
 }
 
 }  // namespace
@@ -111,7 +106,7 @@ void launch(std::vector<Operation> group) {
   };
   for (Operation& operation : group) {
     // In the order of the calls; in that of the launches where they are captured.
-    if (!simulated_cuda_is_capturing(operation.stream)) number(operation);
+    if (!is_captured(operation.stream)) number(operation);
     if (std::ranges::count(streams, stream_of(operation)) == 0)
       streams.push_back(stream_of(operation));
   }
@@ -121,19 +116,18 @@ void launch(std::vector<Operation> group) {
                          [&](const Operation& operation) { return stream_of(operation) == place; });
     const OnDevice current(place.first);
     for (const Operation& operation : of_stream)
-      simulated_cuda_count_collective(place.second, name_of(operation.call.kind),
-                                      operation.call.bytes(), text_of(operation.call).c_str());
-    if (simulated_cuda_is_capturing(place.second)) {
-      const std::function<void(cudaStream_t)> at_launch = [of_stream](cudaStream_t launched) {
+      tell_collective(place.second, name_of(operation.call.kind), operation.call.bytes(),
+                      text_of(operation.call));
+    if (is_captured(place.second)) {
+      record_submission(place.second, [of_stream](cudaStream_t launched) {
         auto numbered = of_stream;
         for (Operation& operation : numbered) number(operation);
         submit_group(numbered, launched);
-      };
-      simulated_cuda_record_submission(place.second, &at_launch);
+      });
     } else {
       submit_group(of_stream, place.second);
     }
   }
 }
 
-}  // namespace simulated_nccl
+}  // namespace simulate_gpus::nccl

@@ -7,7 +7,7 @@
 
 #include "nccl/operation.hpp"
 
-namespace simulated_nccl {
+namespace simulate_gpus::nccl {
 
 /// Makes a device the current one while it lives.
 class OnDevice {
@@ -25,4 +25,4 @@ class OnDevice {
 /// each stream all give their parts before the first takes, and none waits for another one.
 void launch(std::vector<Operation> group);
 
-}  // namespace simulated_nccl
+}  // namespace simulate_gpus::nccl

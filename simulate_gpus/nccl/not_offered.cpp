@@ -5,10 +5,10 @@
 // define are these.
 #include "nccl/errors.hpp"
 
-#define SIMULATED_NCCL_NOT_OFFERED(function)                                              \
-  extern "C" [[gnu::weak]] int function() {                                               \
-    return simulated_nccl::refuse_in_nccl(5 /* ncclInvalidUsage */,                       \
-                                          #function " is not offered by simulated GPUs"); \
+#define SIMULATE_GPUS_NCCL_NOT_OFFERED(function)                                               \
+  extern "C" [[gnu::weak]] int function() {                                                    \
+    return simulate_gpus::nccl::refuse_in_nccl(5 /* ncclInvalidUsage */,                       \
+                                               #function " is not offered by simulated GPUs"); \
   }
 
 #include "nccl_functions.inc"  // made by CMake: the functions that NCCL's headers name

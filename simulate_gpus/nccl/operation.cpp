@@ -7,8 +7,9 @@
 #include <string_view>
 
 #include "runtime/interface.hpp"
+#include "runtime/settings.hpp"
 
-namespace simulated_nccl {
+namespace simulate_gpus::nccl {
 namespace {
 
 // NCCL's own variable and default: 0 has every sender wait.
@@ -47,14 +48,14 @@ std::uint32_t Operation::takers() const {
 }
 
 std::uint64_t Operation::given_bytes() const {
-  if (!gives(self->rank) || !simulated_cuda_touches(call.bytes())) return 0;
+  if (!gives(self->rank) || !touches(call.bytes())) return 0;
   const bool one_for_each = call.kind == Kind::scatter || call.kind == Kind::reduce_scatter ||
                             call.kind == Kind::all_to_all;
   return call.bytes() * (one_for_each ? static_cast<std::uint64_t>(self->size) : 1);
 }
 
-std::vector<simulated_cuda_range> Operation::ranges() const {
-  std::vector<simulated_cuda_range> used;
+std::vector<MemoryRange> Operation::ranges() const {
+  std::vector<MemoryRange> used;
   const auto add = [&](const void* address, std::uint64_t bytes, bool writes) {
     const auto begin = reinterpret_cast<std::uintptr_t>(address);
     if (bytes > 0) used.push_back({begin, begin + bytes, writes});
@@ -95,13 +96,12 @@ bool Operation::try_give() const {
 }
 
 void Operation::write_part(std::uint64_t begin, std::uint64_t bytes) const {
-  const auto* values = static_cast<const std::byte*>(simulated_cuda_host_address(from));
+  const auto* values = static_cast<const std::byte*>(host_address(from));
   std::vector<std::byte> multiplied;
   if (call.reduction == k_made_reduction) {
     multiplied.assign(values, values + bytes);
     const std::uint64_t count = call.count * (bytes / call.bytes());
-    const void* const by =
-        scalar.on_device ? simulated_cuda_host_address(scalar.on_device) : scalar.value.data();
+    const void* const by = scalar.on_device ? host_address(scalar.on_device) : scalar.value.data();
     multiply(call.type, multiplied.data(), count, by);
     values = multiplied.data();
   }
@@ -158,15 +158,15 @@ bool Operation::try_take_message() const {
                std::to_string(self->rank) + ", which makes " + text_of(call) +
                ": the bytes differ.");
   }
-  self->or_fail([&] { file.read(part.begin, simulated_cuda_host_address(to), part.bytes); });
+  self->or_fail([&] { file.read(part.begin, host_address(to), part.bytes); });
   file.take(part);
   return true;
 }
 
 void Operation::compute() const {
   const std::uint64_t bytes = call.bytes();
-  if (bytes == 0 || !simulated_cuda_touches(bytes)) return;
-  auto* const result = static_cast<std::byte*>(simulated_cuda_host_address(to));
+  if (bytes == 0 || !touches(bytes)) return;
+  auto* const result = static_cast<std::byte*>(host_address(to));
   // What is for this rank, where a rank gives something else to each.
   const std::uint64_t own = static_cast<std::uint64_t>(self->rank) * bytes;
   const auto read = [&](int rank, std::uint64_t begin, void* target, std::size_t size) {
@@ -174,7 +174,7 @@ void Operation::compute() const {
   };
   // This rank's own part is still in its memory too, unless another operation of the group has
   // written there.
-  const auto* const given = static_cast<const std::byte*>(simulated_cuda_host_address(from));
+  const auto* const given = static_cast<const std::byte*>(host_address(from));
   const auto read_faster = [&](int rank, std::uint64_t begin, void* target, std::size_t size) {
     if (rank != self->rank || !is_alone || call.reduction == k_made_reduction) {
       read(rank, begin, target, size);
@@ -213,4 +213,4 @@ void Operation::compute() const {
   }
 }
 
-}  // namespace simulated_nccl
+}  // namespace simulate_gpus::nccl

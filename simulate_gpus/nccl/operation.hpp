@@ -12,7 +12,7 @@
 #include "nccl/rank.hpp"
 #include "runtime/interface.hpp"
 
-namespace simulated_nccl {
+namespace simulate_gpus::nccl {
 
 struct Operation {
   std::shared_ptr<Rank> self = {};
@@ -36,7 +36,7 @@ struct Operation {
   [[nodiscard]] bool try_take() const;
 
   /// The memory of this rank that it uses.
-  [[nodiscard]] std::vector<simulated_cuda_range> ranges() const;
+  [[nodiscard]] std::vector<MemoryRange> ranges() const;
 
   /// Whether the sender of such a message waits for its receipt: of one that NCCL's buffers do not
   /// hold (NCCL_BUFFSIZE bytes).
@@ -54,4 +54,4 @@ struct Operation {
   void compute() const;
 };
 
-}  // namespace simulated_nccl
+}  // namespace simulate_gpus::nccl

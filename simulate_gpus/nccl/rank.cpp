@@ -16,7 +16,7 @@
 
 #include "nccl/errors.hpp"
 
-namespace simulated_nccl {
+namespace simulate_gpus::nccl {
 namespace {
 
 int current_device() {
@@ -184,7 +184,7 @@ bool Rank::pay(bool only_wanted) {
 }
 
 void Rank::serve() {
-  pthread_setname_np(pthread_self(), "simulated_nccl");
+  pthread_setname_np(pthread_self(), "simulate_gpus");
   SharedWord& bell = file_.state_of(rank).bell;
   while (true) {
     const std::uint32_t rung = bell.value(), changed = changes().value();
@@ -258,4 +258,4 @@ void Rank::destroy_reduction(int number) {
   reductions_.erase(number);
 }
 
-}  // namespace simulated_nccl
+}  // namespace simulate_gpus::nccl

@@ -24,7 +24,7 @@
 #include "nccl/shared_file.hpp"
 #include "runtime/interface.hpp"
 
-namespace simulated_nccl {
+namespace simulate_gpus::nccl {
 
 /// Something that others may want of a rank.
 enum class Duty { collective, send, receive };
@@ -34,7 +34,7 @@ struct Owed {
   Duty duty;
   int peer;  // of a message
   std::uint64_t number;
-  simulated_cuda_moment moment;  // in the stream, after that
+  StreamMoment moment;           // in the stream, after that
   bool only_makes_room = false;  // for a rank that is far ahead
 };
 
@@ -139,4 +139,4 @@ class Rank : public std::enable_shared_from_this<Rank> {
   int next_reduction_ = ncclNumOps;
 };
 
-}  // namespace simulated_nccl
+}  // namespace simulate_gpus::nccl

@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace simulated_nccl {
+namespace simulate_gpus::nccl {
 namespace {
 
 constexpr std::uint64_t k_chunk = 1 << 14;  // elements at a time: they stay in the cache
@@ -119,4 +119,4 @@ void multiply(ncclDataType_t type, void* elements, std::uint64_t count, const vo
   });
 }
 
-}  // namespace simulated_nccl
+}  // namespace simulate_gpus::nccl

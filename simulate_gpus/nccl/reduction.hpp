@@ -12,7 +12,7 @@
 
 #include "nccl/call.hpp"
 
-namespace simulated_nccl {
+namespace simulate_gpus::nccl {
 
 /// What each element is multiplied by before it is given (PreMulSum), in the dtype of the elements.
 struct Scalar {
@@ -31,4 +31,4 @@ void reduce(const Call& call, int ranks, const ReadPart& read, void* result);
 /// Multiplies the elements in place.
 void multiply(ncclDataType_t type, void* elements, std::uint64_t count, const void* scalar);
 
-}  // namespace simulated_nccl
+}  // namespace simulate_gpus::nccl

@@ -14,7 +14,7 @@
 #include <string>
 #include <system_error>
 
-namespace simulated_nccl {
+namespace simulate_gpus::nccl {
 namespace {
 
 constexpr std::uint64_t k_bytes_of_rank = std::uint64_t{1} << 52;  // the file has holes
@@ -142,4 +142,4 @@ void SharedFile::free(std::uint64_t begin, std::uint64_t bytes) {
             static_cast<off_t>(bytes));
 }
 
-}  // namespace simulated_nccl
+}  // namespace simulate_gpus::nccl

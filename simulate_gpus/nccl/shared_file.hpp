@@ -14,10 +14,10 @@
 #include "nccl/call.hpp"
 #include "runtime/settings.hpp"
 
-namespace simulated_nccl {
+namespace simulate_gpus::nccl {
 
 /// NCCL refuses two ranks on one GPU.
-constexpr int k_most_ranks = simulated_cuda::k_most_gpus;
+constexpr int k_most_ranks = simulate_gpus::k_most_gpus;
 
 /// A word in shared memory for which threads of all processes can wait.
 class SharedWord {
@@ -117,4 +117,4 @@ class SharedFile {
   Part* parts_;
 };
 
-}  // namespace simulated_nccl
+}  // namespace simulate_gpus::nccl

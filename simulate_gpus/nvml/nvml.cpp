@@ -16,7 +16,10 @@
 #include <fstream>
 #include <string>
 
-#include "runtime/interface.hpp"
+#include "runtime/settings.hpp"
+#include "simulate_gpus.h"
+
+using namespace simulate_gpus;
 
 namespace {
 
@@ -42,13 +45,13 @@ nvmlReturn_t write_value(unsigned value, unsigned* place) {
 
 // What this process uses.
 std::uint64_t own_bytes(nvmlDevice_t handle) {
-  const int device = simulated_cuda_device_of_card(card_of(handle));
+  const int device = device_of_card(card_of(handle));
   return device < 0 ? 0 : simulated_cuda_allocated_bytes(device);
 }
 
 template <class Process>
 nvmlReturn_t list_processes(nvmlDevice_t handle, unsigned* count, Process* processes) {
-  const int device = simulated_cuda_device_of_card(card_of(handle));
+  const int device = device_of_card(card_of(handle));
   const unsigned found = device >= 0 && simulated_cuda_has_context(device) ? 1 : 0;
   const unsigned room = *count;
   *count = found;
@@ -78,7 +81,7 @@ nvmlReturn_t nvmlSystemGetDriverVersion(char* version, unsigned size) {
 }
 
 nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int* version) {
-  *version = simulated_cuda_driver_version();
+  *version = settings().driver_version;
   return NVML_SUCCESS;
 }
 
@@ -90,12 +93,12 @@ nvmlReturn_t nvmlSystemGetProcessName(unsigned pid, char* name, unsigned size) {
 }
 
 nvmlReturn_t nvmlDeviceGetCount_v2(unsigned* count) {
-  *count = static_cast<unsigned>(simulated_cuda_num_cards());
+  *count = static_cast<unsigned>(settings().num_cards);
   return NVML_SUCCESS;
 }
 
 nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t* handle) {
-  if (index >= static_cast<unsigned>(simulated_cuda_num_cards())) {
+  if (index >= static_cast<unsigned>(settings().num_cards)) {
     return NVML_ERROR_INVALID_ARGUMENT;
   }
   *handle = handle_of(static_cast<int>(index));
@@ -111,13 +114,11 @@ nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char* id, nvmlDevice_t* hand
 }
 
 nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t, char* name, unsigned size) {
-  return write_text(simulated_cuda_gpu_name(), name, size);
+  return write_text(settings().gpu.name, name, size);
 }
 
 nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t handle, char* uuid, unsigned size) {
-  char text[64];
-  simulated_cuda_uuid_of_card(card_of(handle), text);
-  return write_text(text, uuid, size);
+  return write_text(uuid_of_card(card_of(handle)), uuid, size);
 }
 
 nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t handle, nvmlPciInfo_t* info) {
@@ -129,9 +130,9 @@ nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t handle, nvmlPciInfo_t* info) {
 
 // A hidden card is taken for an unused one.
 nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t handle, nvmlMemory_v2_t* memory) {
-  const int device = simulated_cuda_device_of_card(card_of(handle));
-  memory->total = simulated_cuda_memory_bytes();
-  memory->reserved = simulated_cuda_reserved_bytes();
+  const int device = device_of_card(card_of(handle));
+  memory->total = settings().memory_bytes;
+  memory->reserved = settings().reserved_bytes;
   memory->free = device < 0 ? memory->total - memory->reserved : simulated_cuda_free_bytes(device);
   memory->used = memory->total - memory->reserved - memory->free;
   return NVML_SUCCESS;

@@ -6,44 +6,36 @@
 #include "errors.hpp"
 #include "settings.hpp"
 #include "streams.hpp"
-#include "trace.hpp"
+#include "tool.hpp"
 
-using namespace simulated_cuda;
-
-namespace {
-
-void trace_allocated(int device) {
-  if (is_traced()) trace_memory(device, "allocated by cudaMalloc", allocated_bytes(device));
-}
-
-}  // namespace
+using namespace simulate_gpus;
 
 extern "C" {
 
 cudaError_t cudaMalloc(void** address, std::size_t bytes) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   make_context(current_device());
   *address = nullptr;
   if (bytes == 0) return cudaSuccess;
   *address = allocate(current_device(), bytes);
   if (*address == nullptr) return fail(cudaErrorMemoryAllocation);
-  trace_allocated(current_device());
+  tell(&Tool::allocates, current_device());
   return cudaSuccess;
 }
 
 cudaError_t cudaFree(void* address) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   make_context(current_device());
   if (address == nullptr) return cudaSuccess;
   finish_all();  // cudaFree waits for the device
   const auto pointer = device_pointer(address);
   if (!release(address)) return fail(cudaErrorInvalidValue);
-  trace_allocated(pointer->device);
+  tell(&Tool::allocates, pointer->device);
   return cudaSuccess;
 }
 
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   make_context(current_device());
   *total = settings().memory_bytes;
   *free = free_bytes(current_device());

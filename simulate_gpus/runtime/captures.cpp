@@ -13,7 +13,7 @@
 #include "interface.hpp"
 #include "streams.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 struct Capture {
   /// How many steps a stream has given, and how many of them another stream has waited for: at the
@@ -114,53 +114,51 @@ void record(Capture& capture, const CUstream_st& stream, Work step, Work undo) {
   ++capture.steps[&stream].given;
 }
 
-void record_check(Capture& capture, std::function<void(CUstream_st& launched)> check) {
+void at_each_launch(Capture& capture, std::function<void(CUstream_st& launched)> action) {
   const std::scoped_lock lock(capture.mutex);
-  capture.graph->recording->checked.push_back(std::move(check));
+  capture.graph->recording->at_each_launch.push_back(std::move(action));
 }
 
-void count(const CUstream_st& stream, const Work& add) {
-  if (const auto capture = stream.capture.load()) {
-    const std::scoped_lock lock(capture->mutex);
-    capture->graph->recording->counted.push_back(add);
-  } else {
-    add();
-  }
-}
-
-void keep_for_launches(const CUstream_st& stream, const Traced& given) {
+void tell_given(CUstream_st& stream, const Given& given) {
   const auto capture = stream.capture.load();
+  tell(&Tool::given, stream, given, capture != nullptr);
+  if (!capture) return;
   const std::scoped_lock lock(capture->mutex);
-  capture->graph->recording->traced.push_back(
-      {stream.device, stream.number, &stream == capture->origin, given});
+  Recording& recording = *capture->graph->recording;
+  recording.given.push_back({stream.device, stream.number, &stream == capture->origin, given});
+  Given& kept = recording.given.back().given;
+  kept.name = recording.texts.emplace_back(given.name);
+  kept.call = recording.texts.emplace_back(given.call);
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus
 
-using namespace simulated_cuda;
+using namespace simulate_gpus;
 
-extern "C" {
+bool simulate_gpus::is_captured(cudaStream_t stream) {
+  return simulate_gpus::is_captured(stream_of(stream));
+}
 
-bool simulated_cuda_is_capturing(cudaStream_t stream) { return is_captured(stream_of(stream)); }
-
-void simulated_cuda_record(cudaStream_t handle, const std::function<void()>* step,
-                           const std::function<void()>* undo) {
+void simulate_gpus::record(cudaStream_t handle, std::function<void()> step,
+                           std::function<void()> undo) {
   const CUstream_st& stream = stream_of(handle);
-  record(*stream.capture.load(), stream, *step, *undo);
+  simulate_gpus::record(*stream.capture.load(), stream, std::move(step), std::move(undo));
 }
 
-void simulated_cuda_record_submission(cudaStream_t handle,
-                                      const std::function<void(cudaStream_t)>* submission) {
+void simulate_gpus::record_submission(cudaStream_t handle,
+                                      std::function<void(cudaStream_t)> submission) {
   const CUstream_st& stream = stream_of(handle);
   const auto capture = stream.capture.load();
   const std::scoped_lock lock(capture->mutex);
   capture->graph->recording->steps.push_back(
-      [step = *submission](CUstream_st& launched) { step(&launched); });
+      [step = std::move(submission)](CUstream_st& launched) { step(&launched); });
   ++capture->steps[&stream].given;
 }
 
+extern "C" {
+
 cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   static std::atomic<unsigned long long> ids = 0;
   CUstream_st& stream = stream_of(handle);
   if (stream.is_default() || is_captured(stream)) return fail(cudaErrorStreamCaptureUnsupported);
@@ -174,7 +172,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode) {
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   const auto capture = stream_of(stream).capture.load();
   *graph = nullptr;
   if (!capture) return fail(cudaErrorInvalidValue);
@@ -188,7 +186,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
 }
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   *status = status_of(stream_of(stream).capture.load().get());
   return cudaSuccess;
 }
@@ -198,7 +196,7 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatu
                                      const cudaGraphNode_t** dependencies,
                                      const cudaGraphEdgeData** edges,
                                      std::size_t* num_dependencies) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   const auto capture = stream_of(stream).capture.load();
   *status = status_of(capture.get());
   if (id) *id = capture ? capture->id : 0;
@@ -212,7 +210,7 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatu
 // A thread's mode only decides what CUDA refuses during a capture, and nothing is refused here for
 // that reason.
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   static thread_local cudaStreamCaptureMode current = cudaStreamCaptureModeGlobal;
   std::swap(current, *mode);
   return cudaSuccess;

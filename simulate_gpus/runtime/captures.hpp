@@ -7,23 +7,24 @@
 #include <driver_types.h>
 
 #include <cstddef>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "queue.hpp"
-#include "traced.hpp"
+#include "tool.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
-/// What each launch of a graph gives to its stream, in the order of the calls, and what it adds to
-/// the counts and the trace.
+/// What each launch of a graph gives to its stream, in the order of the calls; what is told of it, and what tools do.
 struct Recording {
   std::vector<std::function<void(CUstream_st& launched)>> steps;
-  std::vector<Work> counted;
-  std::vector<CapturedTrace> traced;
-  std::vector<std::function<void(CUstream_st& launched)>> checked;
+  std::vector<Captured> given;
+  std::deque<std::string> texts;  // of these
+  std::vector<std::function<void(CUstream_st& launched)>> at_each_launch;
   std::vector<std::shared_ptr<CUuserObject_st>> objects;  // that the graph keeps alive
 };
 
@@ -71,19 +72,16 @@ cudaError_t refuse_wait(const CUstream_st& stream);
 /// Adds a step of the stream to its capture. If it was already done, `undo` reverts it when the capture ends.
 void record(Capture& capture, const CUstream_st& stream, Work step, Work undo = {});
 
-/// Adds to its capture what --check does at each launch.
-void record_check(Capture& capture, std::function<void(CUstream_st& launched)> check);
+/// Adds to a capture what a tool does at each launch, before its work.
+void at_each_launch(Capture& capture, std::function<void(CUstream_st& launched)> action);
 
-/// Counts something that the stream is given: now, or at each launch of what is captured.
-void count(const CUstream_st& stream, const Work& add);
+/// Tells what the stream is given: now, and at each launch of what is captured.
+void tell_given(CUstream_st& stream, const Given& given);
 
-/// Traces something that the stream, which is captured, is given: at each launch.
-void keep_for_launches(const CUstream_st& stream, const Traced& given);
-
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus
 
 /// While it is captured, and then the program's.
 struct CUgraph_st {
-  std::shared_ptr<simulated_cuda::Recording> recording =
-      std::make_shared<simulated_cuda::Recording>();
+  std::shared_ptr<simulate_gpus::Recording> recording =
+      std::make_shared<simulate_gpus::Recording>();
 };

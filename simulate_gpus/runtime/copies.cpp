@@ -10,8 +10,6 @@
 #include <optional>
 #include <vector>
 
-#include "check.hpp"
-#include "counts.hpp"
 #include "device_memory.hpp"
 #include "devices.hpp"
 #include "errors.hpp"
@@ -20,9 +18,9 @@
 #include "rehearsal.hpp"
 #include "settings.hpp"
 #include "streams.hpp"
-#include "trace.hpp"
+#include "tool.hpp"
 
-using namespace simulated_cuda;
+using namespace simulate_gpus;
 
 namespace {
 
@@ -48,40 +46,24 @@ Copy row(void* to, const void* from, std::size_t bytes) {
   return {to, bytes, from, bytes, bytes, 1};
 }
 
-// Where it is counted, and what it is called in a trace.
-struct Kind {
-  CopyCount& total;
-  const char* name;
-  std::optional<bool> is_pinned = {};
-};
-
-Kind kind_of(const Copy& copy) {
+Given describe(const Copy& copy) {
   const auto to = device_pointer(copy.to), from = device_pointer(copy.from);
   if (to && from) {
-    if (to->device == from->device) return {counts().within_device, "copy within a device"};
-    return {counts().between_devices, "copy device to device"};
+    if (to->device == from->device) return {Kind::within, "copy within a device", copy.bytes()};
+    return {Kind::between, "copy device to device", copy.bytes()};
   }
-  if (to) {
-    const bool pinned = is_pinned(copy.from);
-    return {pinned ? counts().pinned_to_device : counts().pageable_to_device, "copy host to device",
-            pinned};
-  }
-  const bool pinned = is_pinned(copy.to);
-  return {pinned ? counts().device_to_pinned : counts().device_to_pageable, "copy device to host",
-          pinned};
+  if (to) return {Kind::to_device, "copy host to device", copy.bytes(), is_pinned(copy.from)};
+  return {Kind::to_host, "copy device to host", copy.bytes(), is_pinned(copy.to)};
 }
 
-void count_copy(const CUstream_st& stream, const Copy& copy) {
-  if (!device_pointer(copy.to) && !device_pointer(copy.from)) return;
-  const auto& [total, name, pinned] = kind_of(copy);
-  count(stream, [&counted = total, bytes = copy.bytes()] { counted.add(bytes); });
-  if (is_traced()) trace(stream, {"copy", name, copy.bytes(), pinned});
+void tell_copy(CUstream_st& stream, const Copy& copy) {
+  if (device_pointer(copy.to) || device_pointer(copy.from)) tell_given(stream, describe(copy));
 }
 
-// Tells --check which rows are read and written. Pageable memory is the host's alone.
-void check_copy(CUstream_st& stream, const Copy& copy) {
-  if (!is_checked()) return;
-  std::vector<simulated_cuda_range> ranges;
+// Tells which rows are read and written. Pageable memory is the host's alone.
+void tell_uses(CUstream_st& stream, const Copy& copy) {
+  if (!settings().check) return;
+  std::vector<MemoryRange> ranges;
   const auto add = [&](const void* address, std::size_t pitch, bool writes) {
     if (is_pageable(address)) return;
     const auto begin = reinterpret_cast<std::uintptr_t>(address);
@@ -94,12 +76,12 @@ void check_copy(CUstream_st& stream, const Copy& copy) {
   if (copy.bytes() == 0) return;
   add(copy.from, copy.from_pitch, false);
   add(copy.to, copy.to_pitch, true);
-  check_operation(stream, kind_of(copy).name, ranges);
+  tell(&Tool::uses, stream, describe(copy).name.data(), ranges);
 }
 
 // What a copy overwrites, to be put back after a capture.
 Work put_back(void* address, std::size_t bytes) {
-  auto* const place = static_cast<char*>(simulated_cuda_host_address(address));
+  auto* const place = static_cast<char*>(host_address(address));
   return [place, before = std::vector<char>(place, place + bytes)] {
     std::memcpy(place, before.data(), before.size());
   };
@@ -113,16 +95,15 @@ bool is_done(const Copy& copy) {
 void run(const Copy& copy) {
   if (copy.width == 0) return;  // of addresses that may be null
   if (!is_done(copy)) return;
-  auto* to = static_cast<char*>(simulated_cuda_host_address(copy.to));
-  const auto* from = static_cast<const char*>(simulated_cuda_host_address(copy.from));
+  auto* to = static_cast<char*>(host_address(copy.to));
+  const auto* from = static_cast<const char*>(host_address(copy.from));
   for (std::size_t row = 0; row < copy.height; ++row) {
     std::memmove(to + row * copy.to_pitch, from + row * copy.from_pitch, copy.width);
   }
 }
 
-void wait_for(CUstream_st& stream) {
-  if (is_traced()) trace_host_wait("copy", stream);
-  finish(stream);
+void wait_for(CUstream_st& stream, HostWait::Reason why = HostWait::Reason::copy) {
+  tell_wait({why, &stream}, [&] { finish(stream); });
 }
 
 cudaError_t start(const Copy& copy, cudaStream_t handle) {
@@ -133,12 +114,12 @@ cudaError_t start(const Copy& copy, cudaStream_t handle) {
     return fail(cudaErrorInvalidValue);
   }
   CUstream_st& stream = stream_of(handle);
-  count_copy(stream, copy);
+  tell_copy(stream, copy);
   if (is_captured(stream)) {
     submit(
         stream, [copy] { run(copy); },
         is_done(copy) ? put_back(copy.to, copy.extent(copy.to_pitch)) : Work());
-    check_copy(stream, copy);
+    tell_uses(stream, copy);
     return cudaSuccess;
   }
   if (is_pageable(copy.from) && copy.height == 1 && copy.width <= k_staged_bytes &&
@@ -146,13 +127,16 @@ cudaError_t start(const Copy& copy, cudaStream_t handle) {
     const auto* const bytes = static_cast<const char*>(copy.from);
     const auto staged = std::make_shared<std::vector<char>>(bytes, bytes + copy.width);
     submit(stream, [to = copy.to, staged] { run(row(to, staged->data(), staged->size())); });
-    check_copy(stream, copy);
+    tell_uses(stream, copy);
     return cudaSuccess;
   }
   submit(stream, [copy] { run(copy); });
-  check_copy(stream, copy);
-  if (is_pageable(copy.to)) check_host_waits(clock_of(stream));
-  if (is_pageable(copy.from) || is_pageable(copy.to)) wait_for(stream);
+  tell_uses(stream, copy);
+  if (is_pageable(copy.to)) {
+    wait_for(stream);
+  } else if (is_pageable(copy.from)) {
+    wait_for(stream, HostWait::Reason::staging);
+  }
   return cudaSuccess;
 }
 
@@ -160,14 +144,14 @@ cudaError_t set(void* address, int value, std::size_t bytes, cudaStream_t handle
   if (const cudaError_t refused = refuse_in_rehearsal()) return refused;
   if (!is_allocated(address, bytes)) return fail(cudaErrorInvalidValue);
   CUstream_st& stream = stream_of(handle);
-  count(stream, [] { ++counts().memory_sets; });
-  if (is_traced()) trace(stream, {"operation", "memory set", bytes});
-  const auto step = [place = simulated_cuda_host_address(address), value, bytes] {
+  tell_given(stream, {Kind::set, "memory set", bytes});
+  const auto step = [place = host_address(address), value, bytes] {
     if (touches(bytes)) std::memset(place, value, bytes);
   };
   submit(stream, step, is_captured(stream) && touches(bytes) ? put_back(address, bytes) : Work());
   const auto begin = reinterpret_cast<std::uintptr_t>(address);
-  check_operation(stream, "memory set", {{{begin, begin + bytes, true}}});
+  const MemoryRange used{begin, begin + bytes, true};
+  tell(&Tool::uses, stream, "memory set", std::span(&used, 1));
   return cudaSuccess;
 }
 
@@ -177,40 +161,38 @@ extern "C" {
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind,
                             cudaStream_t stream) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   return start(row(to, from, bytes), stream);
 }
 
 cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, std::size_t bytes,
                                 cudaStream_t stream) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   return start(row(to, from, bytes), stream);
 }
 
 cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from,
                               std::size_t from_pitch, std::size_t width, std::size_t height,
                               cudaMemcpyKind, cudaStream_t stream) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   return start({to, to_pitch, from, from_pitch, width, height}, stream);
 }
 
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   if (const cudaError_t failed = start(row(to, from, bytes), nullptr)) return failed;
-  check_host_waits(clock_of(stream_of(nullptr)));
   wait_for(stream_of(nullptr));
   return take_failure();
 }
 
 cudaError_t cudaMemsetAsync(void* address, int value, std::size_t bytes, cudaStream_t stream) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   return set(address, value, bytes, stream);
 }
 
 cudaError_t cudaMemset(void* address, int value, std::size_t bytes) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   if (const cudaError_t failed = set(address, value, bytes, nullptr)) return failed;
-  check_host_waits(clock_of(stream_of(nullptr)));
   wait_for(stream_of(nullptr));
   return take_failure();
 }

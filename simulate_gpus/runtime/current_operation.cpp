@@ -7,9 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "interface.hpp"
-
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 // Destructors of the program's static objects run operations too, when the thread's own are gone.
@@ -21,7 +19,9 @@ struct Operations : std::vector<std::string> {
 };
 thread_local Operations operations;
 
-std::atomic<bool (*)()> attach_to_allocator = nullptr;
+std::atomic<std::shared_ptr<const ProgramPlace> (*)()> find_place = nullptr;
+
+std::atomic<bool (*)()> attach_when_used = nullptr;
 std::atomic<bool> is_attached = false;
 // This thread began to use CUDA, maybe in an operation that began before operations were followed.
 thread_local bool has_begun = false;
@@ -46,33 +46,40 @@ std::string current_operation() {
   return *inner + " in " + std::string(outermost);
 }
 
+std::shared_ptr<const ProgramPlace> place_here() {
+  auto* const find = find_place.load();
+  return find ? find() : nullptr;
+}
+
 void meet_allocator() {
-  if (attach_to_allocator.load(std::memory_order_relaxed) == nullptr) return;
+  if (attach_when_used.load(std::memory_order_relaxed) == nullptr) return;
   if (!has_begun && !is_in_operation()) return;
   // The other threads wait, so that none allocates unseen.
   static std::mutex mutex;
   const std::scoped_lock lock(mutex);
-  if (const auto attach = attach_to_allocator.load(); attach != nullptr && attach()) {
-    attach_to_allocator = nullptr;
+  if (const auto attach = attach_when_used.load(); attach != nullptr && attach()) {
+    attach_when_used = nullptr;
     is_attached = true;
   }
 }
 
 bool knows_blocks() { return is_attached; }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus
 
-using namespace simulated_cuda;
+using namespace simulate_gpus;
 
-void simulated_cuda_enter_operation(const char* name) {
+void simulate_gpus::enter_operation(const char* name) {
   if (!is_over) operations.emplace_back(name);
 }
 
-void simulated_cuda_leave_operation() {
+void simulate_gpus::leave_operation() {
   if (is_in_operation()) operations.pop_back();
 }
 
-void simulated_cuda_attach_to_allocator(bool (*attach)()) {
-  attach_to_allocator = attach;
+void simulate_gpus::set_places(std::shared_ptr<const ProgramPlace> (*here)()) { find_place = here; }
+
+void simulate_gpus::attach_to_allocator(bool (*attach)()) {
+  attach_when_used = attach;
   has_begun = true;
 }

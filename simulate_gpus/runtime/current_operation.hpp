@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
 //
 // The operation of LibTorch that a thread is in, where the program is followed (kernels/observers.cpp
-// tells of each).
+// tells of each), and the place in the program.
 #pragma once
 
+#include <memory>
 #include <string>
 
-namespace simulated_cuda {
+#include "interface.hpp"
+
+namespace simulate_gpus {
 
 /// Whether this thread is in an operation.
 bool is_in_operation();
@@ -18,6 +21,9 @@ bool is_in_libtorchs_operation();
 /// "aten::_foreach_mul_ in Optimizer.step#AdamW.step". Empty outside of operations.
 std::string current_operation();
 
+/// Where the program is; null if nobody knows. Python's lock may be taken.
+std::shared_ptr<const ProgramPlace> place_here();
+
 /// By the first operation that asks for the current device, or the first thread that uses CUDA, `attach`
 /// is called, again until it returns true. The thread then holds none of LibTorch's locks.
 void meet_allocator();
@@ -25,4 +31,4 @@ void meet_allocator();
 /// Whether it has returned true: from then on each block is known.
 bool knows_blocks();
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

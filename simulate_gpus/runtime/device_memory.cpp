@@ -12,13 +12,13 @@
 #include <map>
 #include <mutex>
 
-#include "check.hpp"
 #include "host_access.hpp"
 #include "interface.hpp"
+#include "pinned_memory.hpp"
 #include "settings.hpp"
-#include "watched_memory.hpp"
+#include "tool.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 constexpr std::size_t k_granularity = 4096;  // a page, so that freed memory returns to the system
@@ -154,7 +154,7 @@ bool release(void* address) {
   arena.used.erase(found);
   arena.allocated_bytes -= bytes;
   madvise(arena.host + offset, bytes, MADV_REMOVE);
-  check_freed(address, bytes);
+  tell(&Tool::frees, address, bytes);
   add_free(arena, offset, bytes);
   return true;
 }
@@ -188,16 +188,13 @@ std::uint64_t num_allocations() {
   return memory().allocations;
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus
 
-using namespace simulated_cuda;
+using namespace simulate_gpus;
 
-void* simulated_cuda_host_address(const void* address) {
+void* simulate_gpus::host_address(const void* address) {
   const auto pointer = device_pointer(address);
-  if (!pointer) {
-    void* const unwatched = is_checked() ? unwatched_address(address) : nullptr;
-    return unwatched ? unwatched : const_cast<void*>(address);
-  }
+  if (!pointer) return runtimes_address(address);
   return memory().arenas[static_cast<std::size_t>(pointer->device)].host + pointer->offset;
 }
 

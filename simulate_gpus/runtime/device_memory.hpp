@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <optional>
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 struct DevicePointer {
   int device;
@@ -35,4 +35,4 @@ std::uint64_t free_bytes(int device);
 std::uint64_t peak_allocated_bytes(int device);
 std::uint64_t num_allocations();
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

@@ -8,7 +8,7 @@
 
 #include "settings.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 // Those of a real card. Only the name shows that it is simulated.
 cudaDeviceProp properties_of(int card) {
@@ -89,4 +89,4 @@ int attribute_of(const cudaDeviceProp& properties, cudaDeviceAttr attribute) {
   }
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

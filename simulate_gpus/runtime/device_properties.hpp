@@ -3,7 +3,7 @@
 
 #include <driver_types.h>
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 /// What kind of GPU a simulated card is.
 cudaDeviceProp properties_of(int card);
@@ -11,4 +11,4 @@ cudaDeviceProp properties_of(int card);
 /// One of these properties; 0 for what such a card does not have.
 int attribute_of(const cudaDeviceProp& properties, cudaDeviceAttr attribute);
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

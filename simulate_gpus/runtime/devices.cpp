@@ -20,7 +20,7 @@
 #include "libtorch.hpp"
 #include "settings.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 thread_local int current = 0;
@@ -47,9 +47,14 @@ bool has_context(int device) {
   return exists(device) && contexts[static_cast<std::size_t>(device)];
 }
 
-}  // namespace simulated_cuda
+bool has_used_gpus() {
+  return !is_forked() &&
+         std::ranges::any_of(contexts, [](const auto& made) { return made.load(); });
+}
 
-using namespace simulated_cuda;
+}  // namespace simulate_gpus
+
+using namespace simulate_gpus;
 
 extern "C" {
 
@@ -58,7 +63,7 @@ bool simulated_cuda_thread_has_context() { return thread_has_context; }
 
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = 0;
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   note_use();
   meet_libtorch();
   *count = num_devices();
@@ -66,14 +71,14 @@ cudaError_t cudaGetDeviceCount(int* count) {
 }
 
 cudaError_t cudaGetDevice(int* device) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   meet_allocator();
   *device = current;
   return cudaSuccess;
 }
 
 cudaError_t cudaSetDevice(int device) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   if (!exists(device)) return fail(cudaErrorInvalidDevice);
   current = device;
   make_context(device);
@@ -81,54 +86,54 @@ cudaError_t cudaSetDevice(int device) {
 }
 
 cudaError_t cudaDriverGetVersion(int* version) {
-  SIMULATED_CUDA_ENTER_ANYWHERE();
+  SIMULATE_GPUS_ENTER_ANYWHERE();
   *version = settings().driver_version;
   return cudaSuccess;
 }
 
 cudaError_t cudaRuntimeGetVersion(int* version) {
-  SIMULATED_CUDA_ENTER_ANYWHERE();
+  SIMULATE_GPUS_ENTER_ANYWHERE();
   *version = CUDART_VERSION;
   return cudaSuccess;
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   if (!exists(device)) return fail(cudaErrorInvalidDevice);
   *properties = properties_of(card_of(device));
   return cudaSuccess;
 }
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   if (!exists(device)) return fail(cudaErrorInvalidDevice);
   *value = attribute_of(properties_of(card_of(device)), attribute);
   return cudaSuccess;
 }
 
 cudaError_t cudaDeviceGetPCIBusId(char* id, int size, int device) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   if (!exists(device)) return fail(cudaErrorInvalidDevice);
   std::snprintf(id, static_cast<std::size_t>(size), "0000:%02x:00.0", card_of(device) + 1);
   return cudaSuccess;
 }
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   *least = 0;
   *greatest = -5;
   return cudaSuccess;
 }
 
 cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   if (!exists(device) || !exists(peer)) return fail(cudaErrorInvalidDevice);
   *can = device != peer;
   return cudaSuccess;
 }
 
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   return exists(peer) ? cudaSuccess : fail(cudaErrorInvalidDevice);
 }
 
@@ -137,7 +142,7 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
 cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned version,
                                              unsigned long long flags,
                                              cudaDriverEntryPointQueryResult* result) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   using LookUp = int(const char*, void**, int, std::uint64_t, cudaDriverEntryPointQueryResult*);
   static void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
   if (driver == nullptr) return fail(cudaErrorNotSupported, "the program has no libcuda.so.1");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 /// How many devices are visible.
 int num_devices();
@@ -15,4 +15,7 @@ void make_context(int device);
 
 bool has_context(int device);
 
-}  // namespace simulated_cuda
+/// Whether a device has a context, made by this process and not by one that forked it.
+bool has_used_gpus();
+
+}  // namespace simulate_gpus

@@ -9,10 +9,10 @@
 #include <cstdio>
 #include <mutex>
 
-#include "faults.hpp"
 #include "settings.hpp"
+#include "tool.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 struct ErrorText {
@@ -22,58 +22,58 @@ struct ErrorText {
 };
 
 // The errors that LibTorch or a program can meet here, with CUDA's own texts.
-#define SIMULATED_CUDA_ERROR(code, text) \
+#define SIMULATE_GPUS_ERROR(code, text) \
   { code, #code, text }
 constexpr ErrorText k_errors[] = {
-    SIMULATED_CUDA_ERROR(cudaSuccess, "no error"),
-    SIMULATED_CUDA_ERROR(cudaErrorInvalidValue, "invalid argument"),
-    SIMULATED_CUDA_ERROR(cudaErrorMemoryAllocation, "out of memory"),
-    SIMULATED_CUDA_ERROR(cudaErrorInitializationError, "initialization error"),
-    SIMULATED_CUDA_ERROR(cudaErrorInvalidSymbol, "invalid device symbol"),
-    SIMULATED_CUDA_ERROR(cudaErrorStubLibrary, "CUDA driver is a stub library"),
-    SIMULATED_CUDA_ERROR(cudaErrorInsufficientDriver,
-                         "CUDA driver version is insufficient for CUDA runtime version"),
-    SIMULATED_CUDA_ERROR(cudaErrorDevicesUnavailable,
-                         "CUDA-capable device(s) is/are busy or unavailable"),
-    SIMULATED_CUDA_ERROR(cudaErrorNoDevice, "no CUDA-capable device is detected"),
-    SIMULATED_CUDA_ERROR(cudaErrorInvalidDevice, "invalid device ordinal"),
-    SIMULATED_CUDA_ERROR(cudaErrorNoKernelImageForDevice,
-                         "no kernel image is available for execution on the device"),
-    SIMULATED_CUDA_ERROR(cudaErrorECCUncorrectable, "uncorrectable ECC error encountered"),
-    SIMULATED_CUDA_ERROR(cudaErrorOperatingSystem,
-                         "OS call failed or operation not supported on this OS"),
-    SIMULATED_CUDA_ERROR(cudaErrorInvalidResourceHandle, "invalid resource handle"),
-    SIMULATED_CUDA_ERROR(cudaErrorSymbolNotFound, "named symbol not found"),
-    SIMULATED_CUDA_ERROR(cudaErrorNotReady, "device not ready"),
-    SIMULATED_CUDA_ERROR(cudaErrorIllegalAddress, "an illegal memory access was encountered"),
-    SIMULATED_CUDA_ERROR(cudaErrorPeerAccessAlreadyEnabled, "peer access is already enabled"),
-    SIMULATED_CUDA_ERROR(cudaErrorAssert, "device-side assert triggered"),
-    SIMULATED_CUDA_ERROR(cudaErrorHostMemoryAlreadyRegistered,
-                         "part or all of the requested memory range is already mapped"),
-    SIMULATED_CUDA_ERROR(cudaErrorHostMemoryNotRegistered,
-                         "pointer does not correspond to a registered memory region"),
-    SIMULATED_CUDA_ERROR(cudaErrorLaunchFailure, "unspecified launch failure"),
-    SIMULATED_CUDA_ERROR(cudaErrorNotSupported, "operation not supported"),
-    SIMULATED_CUDA_ERROR(cudaErrorSystemNotReady, "system not yet initialized"),
-    SIMULATED_CUDA_ERROR(cudaErrorSystemDriverMismatch,
-                         "system has unsupported display driver / cuda driver combination"),
-    SIMULATED_CUDA_ERROR(cudaErrorCompatNotSupportedOnDevice,
-                         "forward compatibility was attempted on non supported HW"),
-    SIMULATED_CUDA_ERROR(cudaErrorStreamCaptureUnsupported,
-                         "operation not permitted when stream is capturing"),
-    SIMULATED_CUDA_ERROR(cudaErrorStreamCaptureMerge,
-                         "operation would result in a merge of separate capture sequences"),
-    SIMULATED_CUDA_ERROR(cudaErrorCapturedEvent,
-                         "operation not permitted on an event last recorded in a capturing stream"),
-    SIMULATED_CUDA_ERROR(cudaErrorStreamCaptureUnmatched,
-                         "operation should be on the stream that began the capture"),
-    SIMULATED_CUDA_ERROR(cudaErrorStreamCaptureUnjoined, "capturing stream has unjoined work"),
-    SIMULATED_CUDA_ERROR(
+    SIMULATE_GPUS_ERROR(cudaSuccess, "no error"),
+    SIMULATE_GPUS_ERROR(cudaErrorInvalidValue, "invalid argument"),
+    SIMULATE_GPUS_ERROR(cudaErrorMemoryAllocation, "out of memory"),
+    SIMULATE_GPUS_ERROR(cudaErrorInitializationError, "initialization error"),
+    SIMULATE_GPUS_ERROR(cudaErrorInvalidSymbol, "invalid device symbol"),
+    SIMULATE_GPUS_ERROR(cudaErrorStubLibrary, "CUDA driver is a stub library"),
+    SIMULATE_GPUS_ERROR(cudaErrorInsufficientDriver,
+                        "CUDA driver version is insufficient for CUDA runtime version"),
+    SIMULATE_GPUS_ERROR(cudaErrorDevicesUnavailable,
+                        "CUDA-capable device(s) is/are busy or unavailable"),
+    SIMULATE_GPUS_ERROR(cudaErrorNoDevice, "no CUDA-capable device is detected"),
+    SIMULATE_GPUS_ERROR(cudaErrorInvalidDevice, "invalid device ordinal"),
+    SIMULATE_GPUS_ERROR(cudaErrorNoKernelImageForDevice,
+                        "no kernel image is available for execution on the device"),
+    SIMULATE_GPUS_ERROR(cudaErrorECCUncorrectable, "uncorrectable ECC error encountered"),
+    SIMULATE_GPUS_ERROR(cudaErrorOperatingSystem,
+                        "OS call failed or operation not supported on this OS"),
+    SIMULATE_GPUS_ERROR(cudaErrorInvalidResourceHandle, "invalid resource handle"),
+    SIMULATE_GPUS_ERROR(cudaErrorSymbolNotFound, "named symbol not found"),
+    SIMULATE_GPUS_ERROR(cudaErrorNotReady, "device not ready"),
+    SIMULATE_GPUS_ERROR(cudaErrorIllegalAddress, "an illegal memory access was encountered"),
+    SIMULATE_GPUS_ERROR(cudaErrorPeerAccessAlreadyEnabled, "peer access is already enabled"),
+    SIMULATE_GPUS_ERROR(cudaErrorAssert, "device-side assert triggered"),
+    SIMULATE_GPUS_ERROR(cudaErrorHostMemoryAlreadyRegistered,
+                        "part or all of the requested memory range is already mapped"),
+    SIMULATE_GPUS_ERROR(cudaErrorHostMemoryNotRegistered,
+                        "pointer does not correspond to a registered memory region"),
+    SIMULATE_GPUS_ERROR(cudaErrorLaunchFailure, "unspecified launch failure"),
+    SIMULATE_GPUS_ERROR(cudaErrorNotSupported, "operation not supported"),
+    SIMULATE_GPUS_ERROR(cudaErrorSystemNotReady, "system not yet initialized"),
+    SIMULATE_GPUS_ERROR(cudaErrorSystemDriverMismatch,
+                        "system has unsupported display driver / cuda driver combination"),
+    SIMULATE_GPUS_ERROR(cudaErrorCompatNotSupportedOnDevice,
+                        "forward compatibility was attempted on non supported HW"),
+    SIMULATE_GPUS_ERROR(cudaErrorStreamCaptureUnsupported,
+                        "operation not permitted when stream is capturing"),
+    SIMULATE_GPUS_ERROR(cudaErrorStreamCaptureMerge,
+                        "operation would result in a merge of separate capture sequences"),
+    SIMULATE_GPUS_ERROR(cudaErrorCapturedEvent,
+                        "operation not permitted on an event last recorded in a capturing stream"),
+    SIMULATE_GPUS_ERROR(cudaErrorStreamCaptureUnmatched,
+                        "operation should be on the stream that began the capture"),
+    SIMULATE_GPUS_ERROR(cudaErrorStreamCaptureUnjoined, "capturing stream has unjoined work"),
+    SIMULATE_GPUS_ERROR(
         cudaErrorStreamCaptureImplicit,
         "operation would make the legacy stream depend on a capturing blocking stream"),
-    SIMULATED_CUDA_ERROR(cudaErrorStreamCaptureInvalidated,
-                         "operation failed due to a previous error during capture"),
-    SIMULATED_CUDA_ERROR(cudaErrorUnknown, "unknown error"),
+    SIMULATE_GPUS_ERROR(cudaErrorStreamCaptureInvalidated,
+                        "operation failed due to a previous error during capture"),
+    SIMULATE_GPUS_ERROR(cudaErrorUnknown, "unknown error"),
 };
 
 const ErrorText* find_text(cudaError_t code) {
@@ -129,7 +129,7 @@ cudaError_t fail(cudaError_t code, const std::string& detail) {
 
 cudaError_t enter(const char* function) {
   if (forked) return cudaErrorInitializationError;
-  return requested_fault(function);
+  return ask(&Tool::fault, function);
 }
 
 cudaError_t enter_with_devices(const char* function) {
@@ -152,14 +152,16 @@ cudaError_t unreported_refusal() {
   return fail_with_refusal(refusal().kernel);
 }
 
+bool is_forked() { return forked; }
+
 void note_use() {
   if (used.exchange(true)) return;
   pthread_atfork(nullptr, nullptr, [] { forked = true; });
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus
 
-using namespace simulated_cuda;
+using namespace simulate_gpus;
 
 extern "C" {
 

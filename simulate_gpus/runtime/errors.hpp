@@ -7,7 +7,7 @@
 
 #include <string>
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 /// Remembers an error for cudaGetLastError, in this thread, and returns it. `detail` is appended to
 /// the text of cudaGetErrorString for it in this thread, until the next error.
@@ -29,14 +29,17 @@ cudaError_t unreported_refusal();
 /// This process has used CUDA: its forked children cannot.
 void note_use();
 
-}  // namespace simulated_cuda
+/// Whether this process was forked by one that has used CUDA.
+bool is_forked();
+
+}  // namespace simulate_gpus
 
 /// How each function of the runtime begins.
-#define SIMULATED_CUDA_ENTER()                                                                \
-  if (const cudaError_t refused = simulated_cuda::enter_with_devices(__func__); refused != 0) \
-  return simulated_cuda::fail(refused)
+#define SIMULATE_GPUS_ENTER()                                                                \
+  if (const cudaError_t refused = simulate_gpus::enter_with_devices(__func__); refused != 0) \
+  return simulate_gpus::fail(refused)
 
 /// How those begin that need no driver and no device.
-#define SIMULATED_CUDA_ENTER_ANYWHERE()                                          \
-  if (const cudaError_t refused = simulated_cuda::enter(__func__); refused != 0) \
-  return simulated_cuda::fail(refused)
+#define SIMULATE_GPUS_ENTER_ANYWHERE()                                          \
+  if (const cudaError_t refused = simulate_gpus::enter(__func__); refused != 0) \
+  return simulate_gpus::fail(refused)

@@ -6,13 +6,11 @@
 #include <mutex>
 #include <utility>
 
-#include "check.hpp"
-#include "counts.hpp"
 #include "devices.hpp"
 #include "errors.hpp"
-#include "trace.hpp"
+#include "streams.hpp"
 
-using namespace simulated_cuda;
+using namespace simulate_gpus;
 
 namespace {
 
@@ -29,7 +27,7 @@ CUevent_st copy_of(cudaEvent_t event) {
 extern "C" {
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   make_context(current_device());
   *event = new CUevent_st{.device = current_device(),
                           .measures_time = (flags & cudaEventDisableTiming) == 0};
@@ -39,29 +37,26 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
 cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, 0); }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   delete event;
   return cudaSuccess;
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   CUstream_st& stream = stream_of(handle);
   if (event->device != stream.device) return fail(cudaErrorInvalidResourceHandle);
   const CapturedMoment captured = captured_moment(stream);
   const Moment moment = captured.capture ? Moment{} : moment_after(stream);
-  std::shared_ptr<Mark> mark;
-  if (is_traced()) {
-    mark.reset(new Mark{stream.name()});
-    trace(stream, {.category = "event", .name = "event", .mark = mark});
-  }
+  Notes notes;
+  tell(&Tool::note, stream, notes);
+  if (!notes.is_empty()) tell_given(stream, {.kind = Kind::event, .name = "event", .notes = notes});
   const std::scoped_lock lock(mutex);
   event->is_recorded = true;
   event->moment = moment;
   event->captured = captured;
   event->time = std::chrono::steady_clock::now();
-  event->mark = std::move(mark);
-  event->clock = clock_of(stream);
+  event->notes = std::move(notes);
   return cudaSuccess;
 }
 
@@ -72,11 +67,11 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
 // Returns the current state, then does the work, as far as no other rank has to give its part, so
 // that a program that polls ends.
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   const CUevent_st recorded = copy_of(event);
   if (recorded.captured.capture) return fail(cudaErrorCapturedEvent);
   if (recorded.moment.is_finished()) {
-    check_host_looks(recorded.clock);
+    tell(&Tool::host_sees, HostWait{.event = &recorded.notes});
     return take_failure();
   }
   // What a thread only looks at, as c10d's does that looks for hung work, is done in the end too.
@@ -87,19 +82,17 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   const CUevent_st recorded = copy_of(event);
   if (recorded.captured.capture) return fail(cudaErrorCapturedEvent);
-  ++counts().event_synchronizations;
-  if (is_traced()) trace_host_wait("event synchronization", recorded.mark);
-  recorded.moment.finish();
-  check_host_waits(recorded.clock);
+  tell_wait({.reason = HostWait::Reason::event, .event = &recorded.notes},
+            [&] { recorded.moment.finish(); });
   return take_failure();
 }
 
 // The time between the two records; it means nothing here.
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   const CUevent_st from = copy_of(start), to = copy_of(end);
   if (!from.is_recorded || !to.is_recorded || !from.measures_time || !to.measures_time ||
       from.device != to.device) {
@@ -111,20 +104,16 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEve
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   CUstream_st& stream = stream_of(handle);
   const CUevent_st recorded = copy_of(event);
   if (recorded.captured.capture) {
     if (const cudaError_t refused = join(stream, recorded.captured)) return refused;
-  } else if (!is_captured(stream)) {
-    check_stream_waits(stream, recorded.clock);
-    if (!recorded.moment.is_finished())
-      submit(stream, [moment = recorded.moment] { moment.finish(); });
+  } else if (!is_captured(stream) && !recorded.moment.is_finished()) {
+    submit(stream, [moment = recorded.moment] { moment.finish(); });
   }
-  if (is_traced() && recorded.mark) {
-    trace(stream, {.category = "wait",
-                   .name = "waits for an event of " + recorded.mark->stream,
-                   .mark = recorded.mark});
+  if (!recorded.notes.is_empty()) {
+    tell_given(stream, {.kind = Kind::wait, .name = "waits for an event", .notes = recorded.notes});
   }
   make_context(stream.device);
   return cudaSuccess;

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 // Of NVIDIA's data sheets, and of what nvidia-smi and cudaGetDeviceProperties show.
@@ -52,4 +52,4 @@ MultiprocessorLimits limits_of(const GpuProfile& profile) {
   }
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

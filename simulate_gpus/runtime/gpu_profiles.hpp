@@ -7,7 +7,7 @@
 #include <span>
 #include <string_view>
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 struct GpuProfile {
   std::string_view option;  ///< as in --gpu
@@ -34,4 +34,4 @@ const GpuProfile* find_gpu_profile(std::string_view option);
 
 MultiprocessorLimits limits_of(const GpuProfile& profile);
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

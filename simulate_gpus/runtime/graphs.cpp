@@ -8,13 +8,11 @@
 #include <memory>
 
 #include "captures.hpp"
-#include "check.hpp"
-#include "counts.hpp"
 #include "errors.hpp"
 #include "streams.hpp"
-#include "trace.hpp"
+#include "tool.hpp"
 
-using namespace simulated_cuda;
+using namespace simulate_gpus;
 
 struct CUgraphExec_st {
   std::shared_ptr<const Recording> recording;
@@ -38,13 +36,13 @@ extern "C" {
 
 cudaError_t cudaUserObjectCreate(cudaUserObject_t* object, void* value, cudaHostFn_t destroy,
                                  unsigned owners, unsigned) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   *object = new CUuserObject_st{value, destroy, owners};
   return cudaSuccess;
 }
 
 cudaError_t cudaUserObjectRelease(cudaUserObject_t object, unsigned count) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   object->release(count);
   return cudaSuccess;
 }
@@ -52,7 +50,7 @@ cudaError_t cudaUserObjectRelease(cudaUserObject_t object, unsigned count) {
 // The graph is an owner then, and so are those that are instantiated from it.
 cudaError_t cudaGraphRetainUserObject(cudaGraph_t graph, cudaUserObject_t object, unsigned count,
                                       unsigned flags) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   if ((flags & cudaGraphUserObjectMove) == 0) object->owners += count;
   graph->recording->objects.emplace_back(object,
                                          [count](CUuserObject_st* kept) { kept->release(count); });
@@ -61,39 +59,40 @@ cudaError_t cudaGraphRetainUserObject(cudaGraph_t graph, cudaUserObject_t object
 
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* exec, cudaGraph_t graph,
                                           unsigned long long) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   *exec = new CUgraphExec_st{graph->recording};
   return cudaSuccess;
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
-  SIMULATED_CUDA_ENTER();
-  ++counts().graph_launches;
-  for (const auto& add : exec->recording->counted) add();
-  if (is_traced()) trace_launch(stream_of(stream), exec->recording->traced);
-  if (is_checked()) submit(stream_of(stream), [] {});  // then it is known what the stream waits for
-  for (const auto& check : exec->recording->checked) check(stream_of(stream));
+  SIMULATE_GPUS_ENTER();
+  tell(&Tool::launched, stream_of(stream), exec->recording->given);
+  for (const auto& of_tool : exec->recording->at_each_launch) of_tool(stream_of(stream));
   for (const auto& step : exec->recording->steps) step(stream_of(stream));
   return cudaSuccess;
 }
 
-// Each step is a node; in a dry run so is what is counted in place of NVIDIA's libraries. Only the
+// Each step is a node; in a dry run so is what is told in place of NVIDIA's libraries. Only the
 // number of nodes is available.
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, std::size_t* count) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   if (nodes) return fail(cudaErrorNotSupported);
-  *count = std::max(graph->recording->steps.size(), graph->recording->counted.size());
+  const auto work = std::ranges::count_if(graph->recording->given, [](const Captured& captured) {
+    const Kind kind = captured.given.kind;
+    return kind != Kind::event && kind != Kind::wait;
+  });
+  *count = std::max(graph->recording->steps.size(), static_cast<std::size_t>(work));
   return cudaSuccess;
 }
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   delete graph;
   return cudaSuccess;
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   delete exec;
   return cudaSuccess;
 }

@@ -9,10 +9,10 @@
 #include <cstdio>
 #include <mutex>
 
-#include "check.hpp"
 #include "device_memory.hpp"
+#include "tool.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 struct sigaction previous;
@@ -24,7 +24,7 @@ std::atomic<bool> was_passed_on = false;
 void on_fault(int signal, siginfo_t* info, void* context) {
   constexpr greg_t k_write = 2;  // bit of the page fault's error code
   const bool wrote = static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & k_write;
-  if (check_host_access(info->si_addr, wrote)) return;
+  if (ask<bool, const void*, bool>(&Tool::allows_access, info->si_addr, wrote)) return;
   if (const auto pointer = device_pointer(info->si_addr)) {
     char line[200];
     const int size = std::snprintf(
@@ -55,4 +55,4 @@ void report_host_access() {
   sigaction(SIGSEGV, &ours, nullptr);
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

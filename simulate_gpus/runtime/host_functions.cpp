@@ -8,19 +8,21 @@
 #include <system_error>
 #include <thread>
 
-#include "check.hpp"
 #include "errors.hpp"
 #include "interface.hpp"
 #include "streams.hpp"
+#include "tool.hpp"
 
-using namespace simulated_cuda;
+using namespace simulate_gpus;
 
 namespace {
 
 void give(CUstream_st& stream, const Work& call) {
-  if (is_checked()) submit(stream, [] {});  // then the clock has what the stream waits for
-  submit(stream, [call, clock = clock_of(stream)] {
-    check_host_waits(clock);
+  moment_after(stream);  // the stream waits for all that it has to wait for
+  Notes notes;
+  tell(&Tool::note, stream, notes);
+  submit(stream, [call, notes] {
+    tell(&Tool::host_has_waited, HostWait{.event = &notes});
     call();
   });
 }
@@ -41,14 +43,11 @@ extern "C" {
 
 // A graph calls the function, the capture does not.
 cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void* data) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   CUstream_st& stream = stream_of(handle);
   const Work call = [=] { function(data); };
   if (is_captured(stream)) {
-    const std::function<void(cudaStream_t)> at_launch = [call](cudaStream_t launched) {
-      give(*launched, call);
-    };
-    simulated_cuda_record_submission(handle, &at_launch);
+    record_submission(handle, [call](cudaStream_t launched) { give(*launched, call); });
     return cudaSuccess;
   }
   return call_in(stream, call);
@@ -56,7 +55,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void*
 
 cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void* data,
                                   unsigned) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   if (is_captured(stream_of(stream))) return fail(cudaErrorStreamCaptureUnsupported);
   return call_in(stream_of(stream), [=] { callback(stream, cudaSuccess, data); });
 }

@@ -3,6 +3,8 @@
 // CUDA kernels. Their code is for a GPU, so none can run here. In a dry run each launch is counted;
 // otherwise it is an error that names the kernel, never a wrong value: the operations that can be
 // computed were replaced (kernels/) and do not come here.
+#include "launches.hpp"
+
 #include <cuda_runtime_api.h>
 #include <cxxabi.h>
 
@@ -14,14 +16,12 @@
 #include <vector>
 
 #include "errors.hpp"
-#include "interface.hpp"
 #include "rehearsal.hpp"
 #include "settings.hpp"
 #include "streams.hpp"
-#include "trace.hpp"
+#include "tool.hpp"
 
-using namespace simulated_cuda;
-
+namespace simulate_gpus {
 namespace {
 
 struct Kernel {
@@ -39,7 +39,9 @@ Kernels& kernels() {
   return *kernels;
 }
 
-std::string name_of(const void* function) {
+}  // namespace
+
+std::string kernel_name(const void* function) {
   const std::scoped_lock lock(kernels().mutex);
   const auto found = std::ranges::find(kernels().registered, function, &Kernel::function);
   if (found == kernels().registered.end()) return "(unknown)";
@@ -51,14 +53,20 @@ std::string name_of(const void* function) {
   return name.substr(0, std::min(name.find('<'), std::size_t{200}));
 }
 
+}  // namespace simulate_gpus
+
+using namespace simulate_gpus;
+
+namespace {
+
 cudaError_t launch(const void* function, cudaStream_t stream) {
   if (const cudaError_t refused = refuse_in_rehearsal()) return refused;
   if (settings().dry_run) {
-    simulated_cuda_count_operation(stream, is_traced() ? name_of(function).c_str() : "");
+    tell_given(stream_of(stream), {.kind = Kind::operation, .kernel = function});
     submit(stream_of(stream), [] {});
     return cudaSuccess;
   }
-  const std::string name = name_of(function);
+  const std::string name = kernel_name(function);
   if (!name.ends_with("spin_kernel(long)")) return refuse_launch(name);
   submit(stream_of(stream), [] {});  // at::cuda::sleep: it only waits
   return cudaSuccess;
@@ -113,7 +121,7 @@ cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, std::size_t* sha
 
 cudaError_t cudaLaunchKernel(const void* function, dim3, dim3, void**, std::size_t,
                              cudaStream_t stream) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   return launch(function, stream);
 }
 
@@ -123,18 +131,18 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void*
 }
 
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function, void**) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   return launch(function, config->stream);
 }
 
 cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3, dim3, void**, std::size_t,
                                         cudaStream_t stream) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   return launch(function, stream);
 }
 
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   *attributes = {};
   attributes->maxThreadsPerBlock = 1024;
   attributes->numRegs = 32;
@@ -144,13 +152,13 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
 }
 
 cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   return cudaSuccess;
 }
 
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void*, int,
                                                                    std::size_t, unsigned) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   *blocks = 2;
   return cudaSuccess;
 }
@@ -163,7 +171,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const voi
 
 // Constants of kernels: not read in a dry run.
 cudaError_t cudaMemcpyToSymbol(const void*, const void*, std::size_t, std::size_t, cudaMemcpyKind) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   return cudaSuccess;
 }
 }

@@ -17,7 +17,7 @@
 
 #include "settings.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 [[noreturn]] void refuse(const std::string& why) {
@@ -44,16 +44,16 @@ void replace_kernels() {
   using Version = std::uint64_t();
   auto* const version = reinterpret_cast<Version*>(dlsym(libtorch, "aoti_torch_abi_version"));
   const std::string found = version ? version_text(version()) : "unknown";
-  if (found != SIMULATED_CUDA_LIBTORCH_VERSION) {
+  if (found != SIMULATE_GPUS_LIBTORCH_VERSION) {
     refuse("the program has LibTorch " + found +
-           ", and this simulate_gpus was built with " SIMULATED_CUDA_LIBTORCH_VERSION
+           ", and this simulate_gpus was built with " SIMULATE_GPUS_LIBTORCH_VERSION
            ". Build simulate_gpus with the program's LibTorch");
   }
-  const std::string file = neighbour("libtorch_simulated_kernels.so");
+  const std::string file = neighbour("libtorch_simulate_gpus.so");
   void* const kernels = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (kernels == nullptr) refuse(dlerror());
   using Replace = void();
-  reinterpret_cast<Replace*>(dlsym(kernels, "simulated_cuda_replace_kernels"))();
+  reinterpret_cast<Replace*>(dlsym(kernels, "simulate_gpus_replace_kernels"))();
 }
 
 }  // namespace
@@ -65,4 +65,4 @@ void meet_libtorch() {
   });
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

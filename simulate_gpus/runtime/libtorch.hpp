@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 /// Gives the program's LibTorch kernels that compute on simulated GPUs, once. To be called when the
 /// program first counts its GPUs: by then LibTorch is loaded and has registered its own kernels. A
@@ -9,4 +9,4 @@ namespace simulated_cuda {
 /// built with ends the program, with one line that says so and the status 2.
 void meet_libtorch();
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

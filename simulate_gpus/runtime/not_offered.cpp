@@ -7,42 +7,42 @@
 
 #include "errors.hpp"
 
-#define SIMULATED_CUDA_NOT_OFFERED(function)                                    \
-  extern "C" cudaError_t function() {                                           \
-    SIMULATED_CUDA_ENTER();                                                     \
-    return simulated_cuda::fail(cudaErrorNotSupported,                          \
-                                #function " is not offered by simulated GPUs"); \
+#define SIMULATE_GPUS_NOT_OFFERED(function)                                    \
+  extern "C" cudaError_t function() {                                          \
+    SIMULATE_GPUS_ENTER();                                                     \
+    return simulate_gpus::fail(cudaErrorNotSupported,                          \
+                               #function " is not offered by simulated GPUs"); \
   }
 
-SIMULATED_CUDA_NOT_OFFERED(cudaDeviceGetDefaultMemPool)
-SIMULATED_CUDA_NOT_OFFERED(cudaDeviceGetGraphMemAttribute)
-SIMULATED_CUDA_NOT_OFFERED(cudaDeviceSetGraphMemAttribute)
-SIMULATED_CUDA_NOT_OFFERED(cudaFreeAsync)
-SIMULATED_CUDA_NOT_OFFERED(cudaGetSymbolAddress)
-SIMULATED_CUDA_NOT_OFFERED(cudaGraphAddNode)
-SIMULATED_CUDA_NOT_OFFERED(cudaGraphConditionalHandleCreate)
-SIMULATED_CUDA_NOT_OFFERED(cudaGraphDebugDotPrint)
-SIMULATED_CUDA_NOT_OFFERED(cudaGraphInstantiate)
-SIMULATED_CUDA_NOT_OFFERED(cudaGraphNodeGetDependencies)
-SIMULATED_CUDA_NOT_OFFERED(cudaIpcCloseMemHandle)
-SIMULATED_CUDA_NOT_OFFERED(cudaIpcGetEventHandle)
-SIMULATED_CUDA_NOT_OFFERED(cudaIpcGetMemHandle)
-SIMULATED_CUDA_NOT_OFFERED(cudaIpcOpenEventHandle)
-SIMULATED_CUDA_NOT_OFFERED(cudaIpcOpenMemHandle)
-SIMULATED_CUDA_NOT_OFFERED(cudaKernelSetAttributeForDevice)
-SIMULATED_CUDA_NOT_OFFERED(cudaLibraryGetGlobal)
-SIMULATED_CUDA_NOT_OFFERED(cudaLibraryGetKernel)
-SIMULATED_CUDA_NOT_OFFERED(cudaLibraryGetKernelCount)
-SIMULATED_CUDA_NOT_OFFERED(cudaLibraryGetManaged)
-SIMULATED_CUDA_NOT_OFFERED(cudaLibraryGetUnifiedFunction)
-SIMULATED_CUDA_NOT_OFFERED(cudaLibraryLoadData)
-SIMULATED_CUDA_NOT_OFFERED(cudaLibraryLoadFromFile)
-SIMULATED_CUDA_NOT_OFFERED(cudaLibraryUnload)
-SIMULATED_CUDA_NOT_OFFERED(cudaMallocAsync)
-SIMULATED_CUDA_NOT_OFFERED(cudaMallocManaged)
-SIMULATED_CUDA_NOT_OFFERED(cudaMemPoolGetAttribute)
-SIMULATED_CUDA_NOT_OFFERED(cudaMemPoolSetAccess)
-SIMULATED_CUDA_NOT_OFFERED(cudaMemPoolSetAttribute)
-SIMULATED_CUDA_NOT_OFFERED(cudaMemPoolTrimTo)
-SIMULATED_CUDA_NOT_OFFERED(cudaStreamBeginCaptureToGraph)
-SIMULATED_CUDA_NOT_OFFERED(cudaStreamUpdateCaptureDependencies)
+SIMULATE_GPUS_NOT_OFFERED(cudaDeviceGetDefaultMemPool)
+SIMULATE_GPUS_NOT_OFFERED(cudaDeviceGetGraphMemAttribute)
+SIMULATE_GPUS_NOT_OFFERED(cudaDeviceSetGraphMemAttribute)
+SIMULATE_GPUS_NOT_OFFERED(cudaFreeAsync)
+SIMULATE_GPUS_NOT_OFFERED(cudaGetSymbolAddress)
+SIMULATE_GPUS_NOT_OFFERED(cudaGraphAddNode)
+SIMULATE_GPUS_NOT_OFFERED(cudaGraphConditionalHandleCreate)
+SIMULATE_GPUS_NOT_OFFERED(cudaGraphDebugDotPrint)
+SIMULATE_GPUS_NOT_OFFERED(cudaGraphInstantiate)
+SIMULATE_GPUS_NOT_OFFERED(cudaGraphNodeGetDependencies)
+SIMULATE_GPUS_NOT_OFFERED(cudaIpcCloseMemHandle)
+SIMULATE_GPUS_NOT_OFFERED(cudaIpcGetEventHandle)
+SIMULATE_GPUS_NOT_OFFERED(cudaIpcGetMemHandle)
+SIMULATE_GPUS_NOT_OFFERED(cudaIpcOpenEventHandle)
+SIMULATE_GPUS_NOT_OFFERED(cudaIpcOpenMemHandle)
+SIMULATE_GPUS_NOT_OFFERED(cudaKernelSetAttributeForDevice)
+SIMULATE_GPUS_NOT_OFFERED(cudaLibraryGetGlobal)
+SIMULATE_GPUS_NOT_OFFERED(cudaLibraryGetKernel)
+SIMULATE_GPUS_NOT_OFFERED(cudaLibraryGetKernelCount)
+SIMULATE_GPUS_NOT_OFFERED(cudaLibraryGetManaged)
+SIMULATE_GPUS_NOT_OFFERED(cudaLibraryGetUnifiedFunction)
+SIMULATE_GPUS_NOT_OFFERED(cudaLibraryLoadData)
+SIMULATE_GPUS_NOT_OFFERED(cudaLibraryLoadFromFile)
+SIMULATE_GPUS_NOT_OFFERED(cudaLibraryUnload)
+SIMULATE_GPUS_NOT_OFFERED(cudaMallocAsync)
+SIMULATE_GPUS_NOT_OFFERED(cudaMallocManaged)
+SIMULATE_GPUS_NOT_OFFERED(cudaMemPoolGetAttribute)
+SIMULATE_GPUS_NOT_OFFERED(cudaMemPoolSetAccess)
+SIMULATE_GPUS_NOT_OFFERED(cudaMemPoolSetAttribute)
+SIMULATE_GPUS_NOT_OFFERED(cudaMemPoolTrimTo)
+SIMULATE_GPUS_NOT_OFFERED(cudaStreamBeginCaptureToGraph)
+SIMULATE_GPUS_NOT_OFFERED(cudaStreamUpdateCaptureDependencies)

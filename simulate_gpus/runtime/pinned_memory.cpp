@@ -8,20 +8,19 @@
 #include <map>
 #include <mutex>
 
-#include "check.hpp"
-#include "counts.hpp"
 #include "device_memory.hpp"
 #include "devices.hpp"
 #include "errors.hpp"
 #include "streams.hpp"
-#include "watched_memory.hpp"
+#include "tool.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 struct Pinned {
   std::mutex mutex;
   std::map<const char*, std::size_t> ranges;
+  std::uint64_t allocations = 0;
 };
 
 Pinned& pinned() {
@@ -52,23 +51,35 @@ bool is_pinned(const void* address) {
   return byte < start + bytes;
 }
 
-}  // namespace simulated_cuda
+std::uint64_t num_pinned_allocations() {
+  const std::scoped_lock lock(pinned().mutex);
+  return pinned().allocations;
+}
 
-using namespace simulated_cuda;
+void* runtimes_address(const void* address) {
+  void* const own = ask(&Tool::runtimes_address, address);
+  return own ? own : const_cast<void*>(address);
+}
+
+}  // namespace simulate_gpus
+
+using namespace simulate_gpus;
 
 extern "C" {
 
 cudaError_t cudaHostAlloc(void** address, std::size_t bytes, unsigned) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   make_context(current_device());
-  constexpr std::size_t k_page = 4096;
-  *address = bytes == 0     ? nullptr
-             : is_checked() ? allocate_watched(bytes)
-                            : std::aligned_alloc(k_page, (bytes + k_page - 1) / k_page * k_page);
+  *address = nullptr;
   if (bytes == 0) return cudaSuccess;
+  constexpr std::size_t k_page = 4096;
+  *address = ask(&Tool::allocate_pinned, bytes);
+  if (*address == nullptr)
+    *address = std::aligned_alloc(k_page, (bytes + k_page - 1) / k_page * k_page);
   if (*address == nullptr) return fail(cudaErrorMemoryAllocation);
-  ++counts().pinned_allocations;
   add(*address, bytes);
+  const std::scoped_lock lock(pinned().mutex);
+  ++pinned().allocations;
   return cudaSuccess;
 }
 
@@ -77,18 +88,18 @@ cudaError_t cudaMallocHost(void** address, std::size_t bytes) {
 }
 
 cudaError_t cudaFreeHost(void* address) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   if (address == nullptr) return cudaSuccess;
   finish_all();
   const std::size_t bytes = remove(address);
   if (bytes == 0) return fail(cudaErrorInvalidValue);
-  check_freed(address, bytes);
-  if (!is_checked() || !release_watched(address)) std::free(address);
+  tell(&Tool::frees, address, bytes);
+  if (!ask(&Tool::free_pinned, address)) std::free(address);
   return cudaSuccess;
 }
 
 cudaError_t cudaHostRegister(void* address, std::size_t bytes, unsigned) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   make_context(current_device());
   if (is_pinned(address)) return fail(cudaErrorHostMemoryAlreadyRegistered);
   add(address, bytes);
@@ -96,13 +107,13 @@ cudaError_t cudaHostRegister(void* address, std::size_t bytes, unsigned) {
 }
 
 cudaError_t cudaHostUnregister(void* address) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   finish_all();
   return remove(address) > 0 ? cudaSuccess : fail(cudaErrorHostMemoryNotRegistered);
 }
 
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* address) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   auto* const pointer = const_cast<void*>(address);
   *attributes = {};
   if (const auto on_device = device_pointer(address)) {

@@ -1,10 +1,18 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-namespace simulated_cuda {
+#include <cstdint>
+
+namespace simulate_gpus {
 
 /// Whether the address lies in host memory that the program pinned (cudaHostAlloc,
 /// cudaHostRegister): asynchronous copies need it.
 bool is_pinned(const void* address);
 
-}  // namespace simulated_cuda
+/// How often memory was allocated so.
+std::uint64_t num_pinned_allocations();
+
+/// Where the runtime finds a byte of the host's memory.
+void* runtimes_address(const void* address);
+
+}  // namespace simulate_gpus

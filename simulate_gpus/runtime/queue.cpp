@@ -14,7 +14,7 @@
 #include "errors.hpp"
 #include "interface.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 // Of all queues. Never destroyed: they are used until the very end of a process.
@@ -63,11 +63,11 @@ void Queue::advance(std::uint64_t place) {
     work_.pop_front();
     lock.unlock();
     std::string failure;
-    std::optional<simulated_cuda_not_yet> blocked;
+    std::optional<NotYet> blocked;
     ++works_entered;
     try {
       work();
-    } catch (simulated_cuda_not_yet& not_yet) {
+    } catch (NotYet& not_yet) {
       blocked = std::move(not_yet);
     } catch (const std::exception& error) {
       failure = error.what();
@@ -95,7 +95,7 @@ void Queue::finish(std::uint64_t place) {
   while (true) {
     try {
       return advance(place);
-    } catch (const simulated_cuda_not_yet& not_yet) {
+    } catch (const NotYet& not_yet) {
       if (works_entered > 0) throw;
       not_yet.wait();
     }
@@ -106,7 +106,7 @@ bool Queue::try_finish(std::uint64_t place) {
   try {
     advance(place);
     return true;
-  } catch (const simulated_cuda_not_yet&) {
+  } catch (const NotYet&) {
     return false;
   }
 }
@@ -122,4 +122,4 @@ cudaError_t take_failure() {
   return fail(cudaErrorLaunchFailure, failures.extract(first).mapped());
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

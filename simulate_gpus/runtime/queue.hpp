@@ -10,7 +10,7 @@
 #include <functional>
 #include <memory>
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 using Work = std::function<void()>;
 
@@ -28,7 +28,7 @@ class Queue {
   /// Does everything before the place, in this thread, or waits for the thread that does it. Work
   /// can wait only for work that was submitted earlier, so no two threads wait for each other. Waits
   /// for other ranks; but within the work of another queue, which would be held meanwhile, passes
-  /// simulated_cuda_not_yet on.
+  /// NotYet on.
   void finish(std::uint64_t place);
 
   /// The same without waiting for other ranks: whether all is done.
@@ -59,4 +59,4 @@ struct Moment {
 /// synchronizations.
 cudaError_t take_failure();
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

@@ -6,32 +6,32 @@
 #include "errors.hpp"
 #include "interface.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
-thread_local bool rehearses = false, has_come_to_work = false;
+thread_local bool is_rehearsal = false, has_come_to_work = false;
 
 }  // namespace
 
 cudaError_t refuse_in_rehearsal() {
-  if (!rehearses) return cudaSuccess;
+  if (!is_rehearsal) return cudaSuccess;
   has_come_to_work = true;
   return fail(cudaErrorNotSupported, "a rehearsal ends here");
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus
 
-using namespace simulated_cuda;
+using namespace simulate_gpus;
 
-void simulated_cuda_begin_rehearsal() {
-  rehearses = true;
+void simulate_gpus::begin_rehearsal() {
+  is_rehearsal = true;
   has_come_to_work = false;
 }
 
-bool simulated_cuda_end_rehearsal() {
-  rehearses = false;
+bool simulate_gpus::end_rehearsal() {
+  is_rehearsal = false;
   if (has_come_to_work) cudaGetLastError();
   return has_come_to_work;
 }
 
-bool simulated_cuda_rehearses() { return rehearses; }
+bool simulate_gpus::rehearses() { return is_rehearsal; }

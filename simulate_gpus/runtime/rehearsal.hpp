@@ -3,9 +3,9 @@
 
 #include <driver_types.h>
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 /// Success, unless this thread rehearses: then no launch, copy or memory set begins.
 cudaError_t refuse_in_rehearsal();
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

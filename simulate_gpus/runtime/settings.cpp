@@ -7,13 +7,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
-#include <cstring>
 #include <sstream>
 #include <string_view>
 
 #include "interface.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 std::string_view variable(const char* name) {
@@ -34,7 +33,7 @@ Number number(std::string_view text, Number otherwise) {
 int named_card(std::string_view entry, int num_cards) {
   if (entry.starts_with("GPU-")) {
     for (int card = 0; card < num_cards; ++card) {
-      if (card_uuid_text(card).starts_with(entry)) return card;
+      if (uuid_of_card(card).starts_with(entry)) return card;
     }
     return -1;
   }
@@ -88,22 +87,26 @@ Settings read() {
 
 }  // namespace
 
-const Settings& settings() {
-  static const auto* const settings = new Settings(read());  // never destroyed: used at exit
-  return *settings;
-}
-
-bool touches(std::uint64_t bytes) {
-  return !settings().dry_run || bytes <= k_most_bytes_in_dry_run;
-}
-
 std::array<unsigned char, 16> card_uuid(int card) {
   std::array<unsigned char, 16> uuid{'s', 'i', 'm', 'u', 'l', 'a', 't', 'e', 'd'};
   uuid[0] = static_cast<unsigned char>(card);  // first, so that a short prefix names one card
   return uuid;
 }
 
-std::string card_uuid_text(int card) {
+}  // namespace simulate_gpus
+
+using namespace simulate_gpus;
+
+const Settings& simulate_gpus::settings() {
+  static const auto* const settings = new Settings(read());  // never destroyed: used at exit
+  return *settings;
+}
+
+bool simulate_gpus::touches(std::uint64_t bytes) {
+  return !settings().dry_run || bytes <= k_most_bytes_in_dry_run;
+}
+
+std::string simulate_gpus::uuid_of_card(int card) {
   static constexpr char digits[] = "0123456789abcdef";
   std::string text = "GPU-";
   for (const unsigned char byte : card_uuid(card)) {
@@ -115,24 +118,10 @@ std::string card_uuid_text(int card) {
   return text;
 }
 
-}  // namespace simulated_cuda
-
-using namespace simulated_cuda;
-
-int simulated_cuda_num_cards() { return settings().num_cards; }
-const char* simulated_cuda_gpu_name() { return settings().gpu.name; }
-std::uint64_t simulated_cuda_memory_bytes() { return settings().memory_bytes; }
-std::uint64_t simulated_cuda_reserved_bytes() { return settings().reserved_bytes; }
-int simulated_cuda_driver_version() { return settings().driver_version; }
-bool simulated_cuda_is_dry_run() { return settings().dry_run; }
-bool simulated_cuda_touches(std::uint64_t bytes) { return touches(bytes); }
-
-int simulated_cuda_device_of_card(int card) {
+int simulate_gpus::device_of_card(int card) {
   const auto& visible = settings().visible;
   const auto found = std::ranges::find(visible, card);
   return found == visible.end() ? -1 : static_cast<int>(found - visible.begin());
 }
 
-void simulated_cuda_uuid_of_card(int card, char* uuid) {
-  std::strcpy(uuid, card_uuid_text(card).c_str());
-}
+bool simulated_cuda_is_dry_run() { return settings().dry_run; }

@@ -10,7 +10,7 @@
 
 #include "gpu_profiles.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 inline constexpr int k_most_gpus = 16;
 
@@ -42,16 +42,28 @@ struct Settings {
   /// SIMULATE_GPUS_MEMORY_OF_OTHERS: what other processes use of each card, in bytes: "1048576,0".
   std::vector<std::uint64_t> memory_of_others;
   std::vector<int> visible;  ///< the cards that CUDA_VISIBLE_DEVICES leaves, in its order
+
+  /// Whether LibTorch's memory and operations are followed, by functions of interface.hpp.
+  [[nodiscard]] bool is_followed() const { return summary || check || !trace_file.empty(); }
 };
 
-/// Read once, at the first call.
-const Settings& settings();
-
-/// Whether so many bytes of device memory are read or written: all, where kernels are computed.
-bool touches(std::uint64_t bytes);
-
-/// How the driver names a card; as text "GPU-...".
+/// How the driver names a card.
 std::array<unsigned char, 16> card_uuid(int card);
-std::string card_uuid_text(int card);
 
-}  // namespace simulated_cuda
+inline namespace interface {  // what the library exports
+
+/// Read once, at the first call.
+[[nodiscard]] const Settings& settings();
+
+/// Whether so many bytes of device memory are read or written: all, but in a dry run only a few.
+[[nodiscard]] bool touches(std::uint64_t bytes);
+
+/// "GPU-...", of at most 48 characters.
+[[nodiscard]] std::string uuid_of_card(int card);
+
+/// The device of a card here; -1 if it is hidden.
+[[nodiscard]] int device_of_card(int card);
+
+}  // namespace interface
+
+}  // namespace simulate_gpus

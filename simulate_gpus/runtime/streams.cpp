@@ -10,17 +10,14 @@
 #include <utility>
 #include <vector>
 
-#include "check.hpp"
-#include "counts.hpp"
 #include "devices.hpp"
 #include "errors.hpp"
 #include "interface.hpp"
 #include "rehearsal.hpp"
-#include "reports.hpp"
 #include "settings.hpp"
-#include "trace.hpp"
+#include "tool.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 // Never destroyed: LibTorch uses streams until the very end of a process.
@@ -59,7 +56,7 @@ std::vector<std::shared_ptr<Queue>> queues_where(const auto& condition) {
 }
 
 void wait_for(CUstream_st& stream, CUstream_st& other) {
-  check_stream_waits(stream, clock_of(other));
+  tell(&Tool::waits, stream, other);
   const Moment moment{other.queue, other.queue->end()};
   if (!moment.is_finished()) stream.queue->submit([moment] { moment.finish(); });
 }
@@ -126,9 +123,7 @@ void finish_device(int device) {
 }
 
 void finish_all() {
-  if (is_traced()) trace_host_wait("free", std::nullopt);
-  finish_device(current_device());
-  check_host_waits_for_device(current_device());
+  tell_wait({HostWait::Reason::free}, [] { finish_device(current_device()); });
   for (const auto& queue : queues_where([](const CUstream_st&) { return true; }))
     static_cast<void>(queue->try_finish(queue->end()));
 }
@@ -139,56 +134,60 @@ void for_each_stream(const std::function<void(CUstream_st&)>& action) {
   for (CUstream_st& stream : streams().default_streams) action(stream);
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus
 
-using namespace simulated_cuda;
+using namespace simulate_gpus;
 
-extern "C" {
+bool simulate_gpus::postpones() { return made_streams; }
 
-bool simulated_cuda_postpones() { return made_streams; }
-
-void simulated_cuda_submit(cudaStream_t stream, const std::function<void()>* work) {
-  submit(stream_of(stream), *work);
+void simulate_gpus::submit(cudaStream_t stream, std::function<void()> work) {
+  simulate_gpus::submit(stream_of(stream), std::move(work));
 }
 
-void simulated_cuda_submit_with_moment(cudaStream_t handle, const std::function<void()>* work,
-                                       simulated_cuda_moment* moment) {
+StreamMoment simulate_gpus::submit_with_moment(cudaStream_t handle, std::function<void()> work) {
   CUstream_st& stream = stream_of(handle);
-  submit(stream, *work);
+  simulate_gpus::submit(stream, std::move(work));
   const Moment after{stream.queue, stream.queue->end()};
-  *moment = {.is_over = [after] { return after.is_finished(); },
-             .advance = [after] { return after.try_finish(); }};
+  return {.is_over = [after] { return after.is_finished(); },
+          .advance = [after] { return after.try_finish(); }};
 }
 
-cudaError_t simulated_cuda_begin_operation(cudaStream_t handle) {
+cudaError_t simulate_gpus::begin_operation(cudaStream_t handle) {
   if (const cudaError_t refused = refuse_in_rehearsal()) return refused;
   if (const cudaError_t refused = enter("cudaLaunchKernel")) return fail(refused);
   if (const cudaError_t refused = unreported_refusal()) return refused;
   CUstream_st& stream = stream_of(handle);
   make_context(stream.device);
   has_given_work = true;
-  if (is_captured(stream)) return cudaSuccess;
+  if (simulate_gpus::is_captured(stream)) return cudaSuccess;
   finish(stream);
   stream.queue->submit([] {});  // so that the stream is busy until it is waited for
   return cudaSuccess;
 }
 
-void simulated_cuda_count_operation(cudaStream_t handle, const char* name) {
-  const CUstream_st& stream = stream_of(handle);
-  count(stream, [] { ++counts().operations; });
-  if (is_traced()) trace(stream, {"operation", name});
+void simulate_gpus::tell_operation(cudaStream_t stream, std::string_view name) {
+  tell_given(stream_of(stream), {.kind = Kind::operation, .name = name});
 }
 
-void simulated_cuda_count_collective(cudaStream_t handle, const char* name, std::uint64_t bytes,
-                                     const char* text) {
-  const CUstream_st& stream = stream_of(handle);
-  count(stream, [name = std::string(name), bytes] { count_collective(name, bytes); });
-  if (is_traced())
-    trace(stream, {.category = "collective", .name = name, .bytes = bytes, .call = text});
+void simulate_gpus::tell_collective(cudaStream_t stream, std::string_view name, std::uint64_t bytes,
+                                    std::string_view call) {
+  tell_given(stream_of(stream),
+             {.kind = Kind::collective, .name = name, .bytes = bytes, .call = call});
 }
+
+void simulate_gpus::tell_uses(cudaStream_t stream, std::string_view name,
+                              std::span<const MemoryRange> ranges) {
+  tell(&Tool::uses, stream_of(stream), name, ranges);
+}
+
+void simulate_gpus::tell_inner_wait(cudaStream_t stream) {
+  tell(&Tool::host_has_waited, HostWait{.stream = &stream_of(stream)});
+}
+
+extern "C" {
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   make_context(current_device());
   *stream = new CUstream_st{.device = current_device(),
                             .priority = priority,
@@ -209,10 +208,10 @@ cudaError_t cudaStreamCreate(cudaStream_t* stream) {
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   if (is_default_handle(stream)) return fail(cudaErrorInvalidResourceHandle);
   finish(*stream);
-  check_stream_ends(*stream);
+  tell(&Tool::ends, *stream);
   {
     const std::scoped_lock lock(streams().mutex);
     streams().made.erase(stream);
@@ -222,45 +221,38 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   *priority = stream_of(stream).priority;
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   CUstream_st& stream = stream_of(handle);
   if (const cudaError_t refused = refuse_wait(stream)) return refused;
-  ++counts().stream_synchronizations;
-  if (is_traced()) trace_host_wait("stream synchronization", stream);
-  finish(stream);
-  check_host_waits(clock_of(stream));
-  tell_reports();
+  tell_wait({HostWait::Reason::stream, &stream}, [&] { finish(stream); });
   return take_failure();
 }
 
 // Returns the current state, then does the work, as far as no other rank has to give its part, so
 // that a program that polls ends.
 cudaError_t cudaStreamQuery(cudaStream_t handle) {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   CUstream_st& stream = stream_of(handle);
   if (const cudaError_t refused = refuse_wait(stream)) return refused;
   const bool is_ready = stream.queue->is_finished(stream.queue->end());
   order_with_default_stream(stream);
-  if (is_ready) check_host_looks(clock_of(stream));
+  if (is_ready) tell(&Tool::host_sees, HostWait{.stream = &stream});
   static_cast<void>(stream.queue->try_finish(stream.queue->end()));
   return is_ready ? take_failure() : fail(cudaErrorNotReady);
 }
 
 cudaError_t cudaDeviceSynchronize() {
-  SIMULATED_CUDA_ENTER();
+  SIMULATE_GPUS_ENTER();
   if (is_capturing_on(current_device())) return fail(cudaErrorStreamCaptureUnsupported);
   make_context(current_device());
-  ++counts().device_synchronizations;
-  if (is_traced()) trace_host_wait("device synchronization", current_device());
-  finish_device(current_device());
-  check_host_waits_for_device(current_device());
-  tell_reports();
+  tell_wait({.reason = HostWait::Reason::device, .device = current_device()},
+            [] { finish_device(current_device()); });
   return take_failure();
 }
 }

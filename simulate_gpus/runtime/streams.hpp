@@ -10,14 +10,12 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "captures.hpp"
-#include "clock.hpp"
 #include "queue.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 /// The stream that a handle stands for; the default stream of the current device for null.
 CUstream_st& stream_of(cudaStream_t handle);
@@ -46,18 +44,15 @@ void finish_all();
 /// Each stream that exists. `action` cannot make or destroy one.
 void for_each_stream(const std::function<void(CUstream_st&)>& action);
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus
 
 struct CUstream_st {
   int device = 0;
   int number = 0;  // in the order in which they were made; 0 is the default stream
   int priority = 0;
   bool waits_for_default_stream = false;
-  std::shared_ptr<simulated_cuda::Queue> queue = std::make_shared<simulated_cuda::Queue>(device);
-  simulated_cuda::SharedCapture capture = {};
-  // For --check, which guards them: its number in clocks, and what is done before its next operation.
-  std::optional<std::size_t> clock_number = {};
-  simulated_cuda::Clock known = {};
+  std::shared_ptr<simulate_gpus::Queue> queue = std::make_shared<simulate_gpus::Queue>(device);
+  simulate_gpus::SharedCapture capture = {};
 
   [[nodiscard]] bool is_default() const { return number == 0; }
 

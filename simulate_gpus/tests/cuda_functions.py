@@ -2,7 +2,7 @@
 """Every function of CUDA and NCCL that LibTorch links to, and every function of the driver that it, NVIDIA's libraries and
 Triton look up, is defined by the simulated GPUs or refused in an error that names it.
 
-Usage: cuda_functions.py LIBTORCH_FOLDER SIMULATED_LIBRARIES_FOLDER
+Usage: cuda_functions.py LIBTORCH_FOLDER LIBRARIES_FOLDER
 """
 import ctypes
 import re

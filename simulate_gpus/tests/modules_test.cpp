@@ -204,9 +204,9 @@ TEST_F(Modules, AreAllOfLibTorch) {
 
 // What is computed and what is refused, as simulate_gpus/README.md has it.
 std::string table() {
-  void* const kernels = dlopen("libtorch_simulated_kernels.so", RTLD_LAZY | RTLD_NOLOAD);
-  auto* const get = reinterpret_cast<decltype(&simulated_cuda_registered)>(
-      dlsym(kernels, "simulated_cuda_registered"));
+  void* const kernels = dlopen("libtorch_simulate_gpus.so", RTLD_LAZY | RTLD_NOLOAD);
+  auto* const get = reinterpret_cast<decltype(&simulate_gpus_registered)>(
+      dlsym(kernels, "simulate_gpus_registered"));
   auto refused_operations = get()->refused;
   std::ranges::sort(refused_operations);
   std::string refused_modules, operations;

@@ -287,7 +287,7 @@ void run_program(const std::vector<Step>& program, int rank, int size, ncclComm_
 }
 
 TEST(RandomPrograms, GiveWhatTheHostComputes) {
-  const char* const wanted = std::getenv("SIMULATED_NCCL_PROGRAMS");
+  const char* const wanted = std::getenv("SIMULATE_GPUS_NCCL_PROGRAMS");
   const int programs = wanted ? std::atoi(wanted) : 60;
   for (int seed = 0; seed < programs; ++seed) {
     std::mt19937 random(static_cast<unsigned>(seed));

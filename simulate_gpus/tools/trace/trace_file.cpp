@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "trace_file.hpp"
+#include "tools/trace/trace_file.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -11,9 +11,9 @@
 #include <filesystem>
 #include <mutex>
 
-#include "settings.hpp"
+#include "runtime/settings.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 constexpr std::size_t k_buffered_bytes = std::size_t{64} << 10;
@@ -106,16 +106,6 @@ class TraceFile {
 std::atomic<TraceFile*> trace_file = nullptr;
 std::mutex trace_file_mutex;
 
-// After LibTorch's destructors, as the summary. A child of fork has its parent's file.
-struct EndOfTrace {
-  ~EndOfTrace() {
-    TraceFile* const file = trace_file;
-    if (file == nullptr || !file->is_of_this_process()) return;
-    const std::scoped_lock lock(trace_file_mutex);
-    file->finish();
-  }
-} end_of_trace;
-
 }  // namespace
 
 bool has_trace_file() {
@@ -134,6 +124,13 @@ void flush_trace_file() {
   if (TraceFile* const file = trace_file) file->flush();
 }
 
+void finish_trace_file() {
+  TraceFile* const file = trace_file;
+  if (file == nullptr || !file->is_of_this_process()) return;
+  const std::scoped_lock lock(trace_file_mutex);
+  file->finish();
+}
+
 std::string field(std::string_view name, std::string_view text) {
   std::string quoted;
   for (const char letter : text) {
@@ -147,4 +144,4 @@ std::string object(std::string_view name, const std::string& fields) {
   return std::string(",\"").append(name) + "\":{" + (fields.empty() ? "" : fields.substr(1)) + '}';
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "timeline.hpp"
+#include "tools/trace/timeline.hpp"
 
 #include <algorithm>
 #include <deque>
@@ -9,11 +9,12 @@
 #include <tuple>
 #include <utility>
 
-#include "device_properties.hpp"
-#include "settings.hpp"
-#include "trace_file.hpp"
+#include "runtime/device_properties.hpp"
+#include "runtime/launches.hpp"
+#include "runtime/settings.hpp"
+#include "tools/trace/trace_file.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 using Unit = std::uint64_t;
@@ -107,20 +108,19 @@ Place host_place() { return {k_host_process, k_first_row + thread_number()}; }
 // When a wait for it is over: after the event and not with it, so that arrows lead forward.
 Unit end_of_wait(const Mark& mark) { return mark.unit + 2 * k_moment; }
 
-Unit length_of(const Traced& given) {
-  if (given.category == "copy") return std::max(*given.bytes, k_moment);
-  return given.category == "event" || given.category == "wait" ? k_moment : k_work;
+constexpr const char* k_categories[] = {"copy",      "copy",       "copy",  "copy", "operation",
+                                        "operation", "collective", "event", "wait"};
+
+Unit length_of(const Given& given) {
+  if (given.kind < Kind::set) return std::max(*given.bytes, k_moment);
+  return given.kind == Kind::event || given.kind == Kind::wait ? k_moment : k_work;
 }
 
-void write_slice(const Place& place, Unit begin, Unit end, const Traced& given,
-                 const std::string& more = {}) {
-  std::string arguments = more;
-  if (given.bytes) arguments += field("bytes", *given.bytes);
-  if (given.is_pinned) arguments += field("pinned", *given.is_pinned);
-  if (!given.call.empty()) arguments += field("call", given.call);
+void write_slice(const Place& place, Unit begin, Unit end, const char* category,
+                 const std::string& name, const std::string& arguments = {}) {
   write_trace_event('X', place,
-                    field("ts", begin) + field("dur", end - begin) + field("cat", given.category) +
-                        field("name", given.name) + object("args", arguments));
+                    field("ts", begin) + field("dur", end - begin) + field("cat", category) +
+                        field("name", name) + object("args", arguments));
 }
 
 // From the event to the end of a wait, which has a slice of its own: Perfetto takes of two slices the
@@ -128,22 +128,30 @@ void write_slice(const Place& place, Unit begin, Unit end, const Traced& given,
 void write_arrow(const Mark& mark, const Place& to, Unit end) {
   const std::string fields =
       field("id", ++timeline().arrows) + field("cat", "arrow") + field("name", "event");
-  write_slice(to, end - k_moment, end, {"arrow", "the event is over"});
+  write_slice(to, end - k_moment, end, "arrow", "the event is over");
   write_trace_event('s', {mark.process, mark.row}, field("ts", mark.unit) + fields);
   write_trace_event('f', to, field("ts", end - k_moment) + fields + field("bp", "e"));
 }
 
 // Not before `earliest`.
-void draw_in(Row& row, const Place& place, Unit earliest, const Traced& given) {
-  const bool is_wait = given.category == "wait";
+void draw_in(Row& row, const Place& place, Unit earliest, const Given& given) {
+  const std::string name = name_of(given);
+  if (name.empty()) return;
+  const auto* const mark = given.notes.find<SharedMark>();
+  const bool is_wait = given.kind == Kind::wait;
   const Unit begin = std::max(row.free, earliest);
   row.free = begin + length_of(given);
-  if (is_wait) row.free = std::max(row.free, end_of_wait(*given.mark));
-  write_slice(place, begin, row.free, given);
+  if (is_wait) row.free = std::max(row.free, end_of_wait(**mark));
+  std::string arguments;
+  if (given.bytes) arguments += field("bytes", *given.bytes);
+  if (given.is_pinned) arguments += field("pinned", *given.is_pinned);
+  if (!given.call.empty()) arguments += field("call", given.call);
+  write_slice(place, begin, row.free, k_categories[static_cast<std::size_t>(given.kind)], name,
+              arguments);
   if (is_wait) {
-    write_arrow(*given.mark, place, row.free);
-  } else if (given.mark) {
-    std::tie(given.mark->process, given.mark->row, given.mark->unit) =
+    write_arrow(**mark, place, row.free);
+  } else if (mark != nullptr) {
+    std::tie((*mark)->process, (*mark)->row, (*mark)->unit) =
         std::tuple(place.first, place.second, begin);
   }
 }
@@ -152,28 +160,34 @@ void draw_in(Row& row, const Place& place, Unit earliest, const Traced& given) {
 Unit draw_host_wait_until(const char* why, const std::string& name, Unit end) {
   Unit& clock = host_clock();
   const Unit begin = std::exchange(clock, std::max(clock + k_moment, end));
-  write_slice(host_place(), begin, clock, {"wait", name}, field("kind", why));
+  write_slice(host_place(), begin, clock, "wait", name, field("kind", why));
   flush_trace_file();  // a program that is killed later leaves what it has waited for
   return clock;
 }
 
 }  // namespace
 
-void draw(const CUstream_st& stream, const Traced& given) {
+std::string name_of(const Given& given) {
+  if (given.kernel != nullptr) return kernel_name(given.kernel);
+  if (given.kind != Kind::wait) return std::string(given.name);
+  const auto* const mark = given.notes.find<SharedMark>();
+  return mark ? "waits for an event of " + (*mark)->stream : "";
+}
+
+void draw(const CUstream_st& stream, const Given& given) {
   const std::scoped_lock lock(timeline().mutex);
   const Unit given_at = host_clock() += k_submission;
   draw_in(row_of(stream), place_of(stream), std::max(given_at, ready(stream)), given);
 }
 
-void draw_launch(const CUstream_st& stream, const Traced& launch,
-                 const std::vector<CapturedTrace>& captured) {
+void draw_launch(const CUstream_st& stream, std::span<const Captured> graph) {
   const std::scoped_lock lock(timeline().mutex);
   const Unit given_at = host_clock() += k_submission;
   const Unit begin = std::max(given_at, ready(stream));
   Row& row = row_of(stream);
   row.free = begin + k_moment;  // the launch, which is around its work, begins first
   const Unit first = row.free;
-  for (const auto& [device, number, is_origin, given] : captured) {
+  for (const auto& [device, number, is_origin, given] : graph) {
     if (is_origin) {
       draw_in(row, place_of(stream), first, given);
       continue;
@@ -187,7 +201,7 @@ void draw_launch(const CUstream_st& stream, const Traced& launch,
         false);
     draw_in(beside, branch, first, given);
   }
-  write_slice(place_of(stream), begin, row.free, launch);
+  write_slice(place_of(stream), begin, row.free, "graph", "graph launch");
 }
 
 void draw_host_wait(const char* why, const std::string& name, const CUstream_st& stream) {
@@ -218,4 +232,4 @@ void draw_memory(int device, const char* what, std::uint64_t bytes) {
       field("ts", host_clock()) + field("name", what) + object("args", field("bytes", bytes)));
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

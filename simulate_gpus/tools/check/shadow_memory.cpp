@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-#include "shadow_memory.hpp"
+#include "tools/check/shadow_memory.hpp"
 
 #include <iterator>
 #include <utility>
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 auto known_to(const Clock& clock) {
@@ -73,4 +73,4 @@ void ShadowMemory::forget_known(std::uintptr_t begin, std::uintptr_t end, const 
   }
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

@@ -9,20 +9,30 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
-#include <vector>
 
-#include "streams.hpp"
-#include "traced.hpp"
+#include "runtime/streams.hpp"
+#include "runtime/tool.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
+
+/// What is noted of an event: its stream, and where the picture has it.
+struct Mark {
+  std::string stream;
+  int process = 0, row = 0;
+  std::uint64_t unit = 0;
+};
+using SharedMark = std::shared_ptr<Mark>;
+
+/// What the stream is given, as the trace calls it. Empty for a wait for an event that was not traced.
+std::string name_of(const Given& given);
 
 /// The stream, which is not captured, is given work.
-void draw(const CUstream_st& stream, const Traced& given);
+void draw(const CUstream_st& stream, const Given& given);
 
 /// The stream is given a graph. What other streams than the first gave to it has rows of its own.
-void draw_launch(const CUstream_st& stream, const Traced& launch,
-                 const std::vector<CapturedTrace>& captured);
+void draw_launch(const CUstream_st& stream, std::span<const Captured> graph);
 
 /// This thread waits for all that the stream was given, for the event (null: for none), or for the
 /// device (none: for all).
@@ -33,4 +43,4 @@ void draw_host_wait(const char* why, const std::string& name, std::optional<int>
 /// A counter of the device.
 void draw_memory(int device, const char* what, std::uint64_t bytes);
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

@@ -10,9 +10,9 @@
 #include <memory>
 #include <optional>
 
-#include "clock.hpp"
+#include "tools/check/clock.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 struct CheckedOperation;
 
@@ -43,4 +43,4 @@ void end_watches(const Clock& known);
 /// memory; else the use that the access disturbs, if there is one.
 std::optional<std::optional<Watch>> host_accesses(const void* address, bool writes);
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

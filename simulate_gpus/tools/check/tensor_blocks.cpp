@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include "tensor_blocks.hpp"
+#include "tools/check/tensor_blocks.hpp"
 
 #include <iterator>
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 void TensorBlocks::give(std::uintptr_t begin, std::uintptr_t end, bool is_of_graph) {
   auto first = blocks_.lower_bound(begin);
@@ -24,4 +24,4 @@ std::uint64_t TensorBlocks::number_at(std::uintptr_t byte) const {
   return byte < block.end && block.is_given ? block.number : 0;
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

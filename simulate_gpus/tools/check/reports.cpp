@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "reports.hpp"
+#include "tools/check/reports.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -10,14 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "settings.hpp"
+#include "runtime/current_operation.hpp"
+#include "runtime/settings.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
-
-using Place = std::shared_ptr<const simulated_cuda_place>;
-
-std::atomic<Place (*)()> find_place = nullptr;
 
 struct Reports {
   std::mutex mutex;
@@ -45,9 +42,23 @@ bool is_ignored(const CheckedOperation& operation) {
 }  // namespace
 
 std::shared_ptr<const CheckedOperation> operation_here(std::string name, std::string where) {
-  auto* const find = find_place.load();
   return std::make_shared<const CheckedOperation>(
-      CheckedOperation{std::move(name), std::move(where), find ? find() : nullptr});
+      CheckedOperation{std::move(name), std::move(where), place_here()});
+}
+
+std::string text_of_race(const Access& earlier, bool earlier_wrote, const Access& later,
+                         bool writes, const std::optional<DevicePointer>& place) {
+  std::string text = earlier_wrote ? writes ? " both write" : " write and read" : " read and write";
+  text += " the same memory of " +
+          (place ? "cuda:" + std::to_string(place->device) : std::string("the host"));
+  if (place && earlier.block != later.block && earlier.block != 0) {
+    return text +
+           ", which got another tensor meanwhile: call record_stream() before a tensor is freed "
+           "that another stream still uses";
+  }
+  return text +
+         ", and nothing orders them: let one stream wait for an event of the other, or "
+         "synchronize";
 }
 
 void report(const Bug& bug) {
@@ -92,8 +103,4 @@ bool end_reports() {
   return count == 0;
 }
 
-}  // namespace simulated_cuda
-
-void simulated_cuda_set_places(std::shared_ptr<const simulated_cuda_place> (*here)()) {
-  simulated_cuda::find_place = here;
-}
+}  // namespace simulate_gpus

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <utility>
 
-#include "settings.hpp"
+#include "runtime/settings.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 /// The number of the host in the file; those of the devices are theirs.
 inline constexpr int k_host_process = k_most_gpus;
@@ -27,6 +27,9 @@ void write_trace_event(char phase, const std::pair<int, int>& place, const std::
 /// Has all that was appended in the file.
 void flush_trace_file();
 
+/// Ends the file, unless it is that of the process from which this one was forked.
+void finish_trace_file();
+
 /// A field of an event, or of an object: ,"name":value
 std::string field(std::string_view name, std::string_view text);
 inline std::string field(std::string_view name, std::integral auto value) {
@@ -42,4 +45,4 @@ inline std::string field(std::string_view name, const char* text) {
 /// ,"name":{fields}
 std::string object(std::string_view name, const std::string& fields);
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

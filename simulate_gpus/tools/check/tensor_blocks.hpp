@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <map>
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 class TensorBlocks {
  public:
@@ -27,4 +27,4 @@ class TensorBlocks {
   std::uint64_t last_number_ = 0;
 };
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

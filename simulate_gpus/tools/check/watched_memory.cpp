@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "watched_memory.hpp"
+#include "tools/check/watched_memory.hpp"
 
 #include <pthread.h>
 #include <sys/mman.h>
@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include "host_access.hpp"
+#include "runtime/host_access.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 struct Block {
@@ -187,4 +187,4 @@ std::optional<std::optional<Watch>> host_accesses(const void* address, bool writ
   return std::optional(disturbed);
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 class Clock {
  public:
@@ -33,4 +33,4 @@ class Clock {
   std::vector<std::uint64_t> done_;
 };
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

@@ -11,9 +11,9 @@
 #include <memory>
 #include <vector>
 
-#include "clock.hpp"
+#include "tools/check/clock.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 struct CheckedOperation;
 
@@ -51,4 +51,4 @@ class ShadowMemory {
   std::map<std::uintptr_t, Segment> segments_;  // by their begin; none overlap
 };
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "faults.hpp"
+#include "tools/faults/faults.hpp"
 
 #include <dlfcn.h>
 #include <unistd.h>
@@ -15,9 +15,9 @@
 #include <utility>
 #include <vector>
 
-#include "interface.hpp"
+#include "runtime/tool.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 namespace {
 
 // "cudaMalloc:3:2": the third call returns 2. "cudaGetDeviceCount:*:35": each call returns 35.
@@ -34,11 +34,8 @@ struct Fault {
 };
 
 // Replaced as a whole; old ones are kept, as calls may still read them.
-struct Faults {
-  std::mutex mutex;
-  std::vector<std::unique_ptr<std::deque<Fault>>> all;
-  std::atomic<std::deque<Fault>*> current = nullptr;
-
+class Faults final : public Tool {
+ public:
   explicit Faults(const char* text) { set(text ? text : ""); }
 
   void set(const std::string& text) {
@@ -63,38 +60,51 @@ struct Faults {
       }
       parsed->emplace_back(std::move(function), number, static_cast<cudaError_t>(answer));
     }
-    const std::scoped_lock lock(mutex);
-    current = all.emplace_back(std::move(parsed)).get();
+    const std::scoped_lock lock(mutex_);
+    current_ = all_.emplace_back(std::move(parsed)).get();
+    failed_function_ = nullptr;
   }
+
+  cudaError_t fault(const char* function) override {
+    for (Fault& fault : *current_.load()) {
+      if (fault.function != function && fault.function != "*") continue;
+      if (const long call = ++fault.calls; fault.call == 0 || fault.call == call) {
+        if (fault.code != cudaSuccess) failed_function_ = function;
+        return fault.code;
+      }
+    }
+    return cudaSuccess;
+  }
+
+  [[nodiscard]] const char* failed_function() const { return failed_function_; }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<std::deque<Fault>>> all_;
+  std::atomic<std::deque<Fault>*> current_ = nullptr;
+  std::atomic<const char*> failed_function_ = nullptr;
 };
 
-std::atomic<const char*> failed_function = nullptr;
+const char* requested() { return std::getenv("SIMULATE_GPUS_FAULTS"); }
 
 Faults& faults() {
-  static auto* const faults = new Faults(std::getenv("SIMULATE_GPUS_FAULTS"));
+  static auto* const faults = new Faults(requested());
   return *faults;
 }
 
 }  // namespace
 
-cudaError_t requested_fault(const char* function) {
-  for (Fault& fault : *faults().current) {
-    if (fault.function != function && fault.function != "*") continue;
-    if (const long call = ++fault.calls; fault.call == 0 || fault.call == call) {
-      if (fault.code != cudaSuccess) failed_function = function;
-      return fault.code;
-    }
-  }
-  return cudaSuccess;
+void start_faults() {
+  if (requested() != nullptr) add_tool(faults());
 }
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus
 
-using namespace simulated_cuda;
+using namespace simulate_gpus;
 
 void simulated_cuda_set_faults(const char* text) {
   faults().set(text);
-  failed_function = nullptr;
+  add_tool(faults());
 }
 
-const char* simulated_cuda_failed_function() { return failed_function; }
+const char* simulated_cuda_failed_function() { return faults().failed_function(); }

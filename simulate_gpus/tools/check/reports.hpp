@@ -4,16 +4,19 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
-#include "interface.hpp"
+#include "runtime/device_memory.hpp"
+#include "runtime/interface.hpp"
+#include "tools/check/shadow_memory.hpp"
 
-namespace simulated_cuda {
+namespace simulate_gpus {
 
 struct CheckedOperation {
   std::string name;
   std::string where;  ///< "cuda:0 stream 1", "a graph in cuda:0 stream 1", "the host"
-  std::shared_ptr<const simulated_cuda_place> place;
+  std::shared_ptr<const ProgramPlace> place;
 };
 
 /// The operation that this thread asks for now. Python's lock may be taken.
@@ -25,6 +28,10 @@ struct Bug {
   std::string text;  ///< what follows the two in the line
 };
 
+/// Of two operations that nothing orders, by their accesses to the same place: of a device, or of the host.
+std::string text_of_race(const Access& earlier, bool earlier_wrote, const Access& later,
+                         bool writes, const std::optional<DevicePointer>& place);
+
 /// Prints it, once, unless one of its operations is to be ignored. Python's lock may be taken.
 void report(const Bug& bug);
 
@@ -35,4 +42,4 @@ void tell_reports();
 /// Tells how many bugs were found: whether there was none.
 bool end_reports();
 
-}  // namespace simulated_cuda
+}  // namespace simulate_gpus

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+#include "tool.hpp"
+
+#include <mutex>
+
+namespace simulate_gpus {
+namespace {
+
+std::atomic<Tool*> first = nullptr;
+
+// Runs after LibTorch's destructors: libraries are finalized in reverse order.
+struct AtExit {
+  ~AtExit() {
+    if (first != nullptr) tell(&Tool::finish);
+  }
+} at_exit;
+
+}  // namespace
+
+void add_tool(Tool& tool) {
+  static std::mutex mutex;
+  const std::scoped_lock lock(mutex);
+  if (std::exchange(tool.is_added_, true)) return;
+  std::atomic<Tool*>* place = &first;
+  while (Tool* const earlier = *place) place = &earlier->next_;
+  *place = &tool;
+}
+
+Tool* next_tool(const Tool* tool) {
+  if (tool != nullptr) return tool->next_;
+  static const bool has_started = (start_tools(), true);
+  static_cast<void>(has_started);
+  return first;
+}
+
+}  // namespace simulate_gpus

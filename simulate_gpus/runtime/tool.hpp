@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+//
+// What the runtime tells the tools that watch it (tools/), none of which it knows.
+#pragma once
+
+#include <driver_types.h>
+
+#include <any>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "interface.hpp"
+
+namespace simulate_gpus {
+
+/// What tools know of a moment in a stream, each in a type of its own, for whoever waits for that moment.
+class Notes {
+ public:
+  [[nodiscard]] bool is_empty() const { return !notes_; }
+
+  template <class Note>
+  void add(Note note) {
+    if (!notes_) notes_ = std::make_shared<std::vector<std::any>>();
+    notes_->emplace_back(std::move(note));
+  }
+
+  /// Null if no tool has added one.
+  template <class Note>
+  [[nodiscard]] const Note* find() const {
+    if (!notes_) return nullptr;
+    for (const std::any& note : *notes_) {
+      if (const auto* const found = std::any_cast<Note>(&note)) return found;
+    }
+    return nullptr;
+  }
+
+ private:
+  std::shared_ptr<std::vector<std::any>> notes_;
+};
+
+/// What a stream is given. The first four are copies.
+enum class Kind { to_device, to_host, between, within, set, operation, collective, event, wait };
+
+struct Given {
+  Kind kind;
+  std::string_view name = {};  ///< the caller's
+  std::optional<std::uint64_t> bytes = {};
+  std::optional<bool> is_pinned = {};  ///< the host's memory, of a copy
+  std::string_view call = {};          ///< of a collective, as the program made it
+  const void* kernel = nullptr;        ///< of an operation without a name: kernel_name() finds it
+  Notes notes = {};                    ///< of the event
+};
+
+/// The same in a graph.
+struct Captured {
+  int device, stream;
+  bool is_origin;  ///< whether the capture began in that stream
+  Given given;
+};
+
+/// What the host waits for: a stream, an event (its notes; none if it was not recorded), or a device; else all devices.
+struct HostWait {
+  /// Staging is a copy from pageable memory, which it has left when the wait is over.
+  enum class Reason { stream, event, device, copy, staging, free, other };
+  Reason reason = Reason::other;
+  CUstream_st* stream = nullptr;
+  const Notes* event = nullptr;
+  std::optional<int> device = {};
+};
+
+/// What became of a block of LibTorch's cache, and how many bytes the tensors of its device have now.
+struct TensorBlock {
+  int device;
+  const void* address;
+  std::uint64_t bytes;
+  BlockChange what;
+  std::uint64_t bytes_of_tensors;
+};
+
+class Tool {
+ public:
+  virtual ~Tool() = default;
+
+  /// The stream is given something, or its capture is.
+  virtual void given(CUstream_st&, const Given&, bool /*is_captured*/) {}
+  /// What it was given, by name, uses this memory. Told where --check was given.
+  virtual void uses(CUstream_st&, std::string_view, std::span<const MemoryRange>) {}
+  /// A graph is launched, which gives to the stream what was captured.
+  virtual void launched(CUstream_st&, std::span<const Captured>) {}
+
+  /// Somebody may wait for all that the stream was given so far.
+  virtual void note(CUstream_st&, Notes&) {}
+  /// What the stream is given from now on waits for all that the other was given.
+  virtual void waits(CUstream_st&, CUstream_st& /*other*/) {}
+  virtual void ends(CUstream_st&) {}
+
+  virtual void host_waits(const HostWait&) {}
+  virtual void host_has_waited(const HostWait&) {}
+  /// The host has looked, and what it could wait for is over.
+  virtual void host_sees(const HostWait&) {}
+
+  /// The program has other memory of the device than before.
+  virtual void allocates(int /*device*/) {}
+  /// The program gives device or pinned memory back.
+  virtual void frees(const void*, std::size_t) {}
+  virtual void changes(const TensorBlock&) {}
+
+  /// The process ends.
+  virtual void finish() {}
+
+  // What a tool may decide; the first answer that is not zero counts.
+
+  /// The error that this call of a function of CUDA returns at once.
+  virtual cudaError_t fault(const char*) { return cudaSuccess; }
+  /// Pinned memory in place of the runtime's; where the runtime finds a byte of it; whether it was that, and is freed.
+  virtual void* allocate_pinned(std::size_t) { return nullptr; }
+  virtual void* runtimes_address(const void*) { return nullptr; }
+  virtual bool free_pinned(void*) { return false; }
+  /// Whether an access of the host that has faulted is to be tried again. In a handler of signals.
+  virtual bool allows_access(const void*, bool /*writes*/) { return false; }
+
+ private:
+  friend void add_tool(Tool& tool);
+  friend Tool* next_tool(const Tool* tool);
+  std::atomic<Tool*> next_ = nullptr;
+  bool is_added_ = false;
+};
+
+/// From now on the tool, which stays, is told; after those that were added before.
+void add_tool(Tool& tool);
+
+/// Adds the tools that are there from the beginning. Defined by these.
+void start_tools();
+
+/// The first tool for null, the next one for a tool; null after the last.
+Tool* next_tool(const Tool* tool);
+
+template <class... Parameters, class... Arguments>
+void tell(void (Tool::*event)(Parameters...), Arguments&&... arguments) {
+  for (Tool* tool = next_tool(nullptr); tool != nullptr; tool = next_tool(tool))
+    (tool->*event)(arguments...);
+}
+
+/// Tells before and after what the host does in its wait.
+template <class Action>
+void tell_wait(const HostWait& wait, const Action& action) {
+  tell(&Tool::host_waits, wait);
+  action();
+  tell(&Tool::host_has_waited, wait);
+}
+
+template <class Answer, class... Parameters>
+Answer ask(Answer (Tool::*question)(Parameters...), Parameters... arguments) {
+  for (Tool* tool = next_tool(nullptr); tool != nullptr; tool = next_tool(tool)) {
+    if (const Answer answer = (tool->*question)(arguments...)) return answer;
+  }
+  return {};
+}
+
+}  // namespace simulate_gpus

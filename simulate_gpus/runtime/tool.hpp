@@ -7,7 +7,6 @@
 
 #include <any>
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>

@@ -156,7 +156,7 @@ void convolution_backward(const c10::OperatorHandle& operation, const Values& ar
 // Counts in place of the kernel, for operands that it takes.
 template <auto count>
 void counted(const c10::OperatorHandle& operation, c10::DispatchKeySet, torch::jit::Stack* stack) {
-  if (is_rehearsed()) return call_kept_kernel(operation, c10::DispatchKey::CPU, stack);
+  if (rehearses()) return call_kept_kernel(operation, c10::DispatchKey::CPU, stack);
   const auto arguments = torch::jit::pop(*stack, operation.schema().arguments().size());
   check_library_operands(operation, arguments);
   const InsideKernel inside;

@@ -154,7 +154,7 @@ std::function<void()> replay_of(HostCall call, Values results) {
 
 void compute(const c10::OperatorHandle& operation, c10::DispatchKey host_key,
              torch::jit::Stack* stack) {
-  if (is_rehearsed()) return call_kept_kernel(operation, host_key, stack);
+  if (rehearses()) return call_kept_kernel(operation, host_key, stack);
   const c10::FunctionSchema& schema = operation.schema();
   Values arguments = torch::jit::pop(*stack, schema.arguments().size());
   const c10::Device device = device_of(arguments);

@@ -96,7 +96,7 @@ void computed_in_lists(const c10::OperatorHandle& operation, c10::DispatchKeySet
 
 template <c10::DispatchKey host_key>
 void refused(const c10::OperatorHandle& operation, c10::DispatchKeySet, torch::jit::Stack* stack) {
-  if (is_rehearsed()) return call_kept_kernel(operation, host_key, stack);
+  if (rehearses()) return call_kept_kernel(operation, host_key, stack);
   TORCH_CHECK_NOT_IMPLEMENTED(false, "Simulated GPUs have no ", operation.schema().name(),
                               ": LibTorch has it only for GPUs. See simulate_gpus/README.md");
 }

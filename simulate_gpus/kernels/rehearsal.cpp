@@ -117,8 +117,6 @@ void keep_kernel(const c10::OperatorHandle& operation, c10::DispatchKey key,
                  operation.getComputedKernelForDispatchKey(key));
 }
 
-bool is_rehearsed() { return rehearses(); }
-
 void call_kept_kernel(const c10::OperatorHandle& operation, c10::DispatchKey host_key,
                       torch::jit::Stack* stack) {
   const auto found = kept().find({&operation.schema(), host_key});

@@ -19,8 +19,7 @@ namespace simulate_gpus {
 void keep_kernel(const c10::OperatorHandle& operation, c10::DispatchKey key,
                  c10::DispatchKey host_key);
 
-/// Whether this thread is in a rehearsal; then each replacement calls the kernel that it replaced.
-bool is_rehearsed();
+/// In a thread that rehearses (interface.hpp) each replacement calls the kernel that it replaced.
 void call_kept_kernel(const c10::OperatorHandle& operation, c10::DispatchKey host_key,
                       torch::jit::Stack* stack);
 

@@ -204,24 +204,21 @@ void draw_launch(const CUstream_st& stream, std::span<const Captured> graph) {
   write_slice(place_of(stream), begin, row.free, "graph", "graph launch");
 }
 
-void draw_host_wait(const char* why, const std::string& name, const CUstream_st& stream) {
+void draw_host_wait(const char* why, const std::string& name, const HostWait& wait) {
   const std::scoped_lock lock(timeline().mutex);
-  draw_host_wait_until(why, name, ready(stream));
-}
-
-void draw_host_wait(const char* why, const std::string& name, const Mark* mark) {
-  const std::scoped_lock lock(timeline().mutex);
-  const Unit end = draw_host_wait_until(why, name, mark ? end_of_wait(*mark) : 0);
-  if (mark) write_arrow(*mark, host_place(), end);
-}
-
-void draw_host_wait(const char* why, const std::string& name, std::optional<int> device) {
-  const std::scoped_lock lock(timeline().mutex);
-  Unit end = 0;
-  for (const auto& [place, row] : timeline().rows) {
-    if (!device || place.first == *device) end = std::max(end, row.free);
+  if (wait.stream != nullptr) {
+    draw_host_wait_until(why, name, ready(*wait.stream));
+  } else if (wait.event != nullptr) {
+    const auto* const mark = wait.event->find<SharedMark>();
+    const Unit end = draw_host_wait_until(why, name, mark ? end_of_wait(**mark) : 0);
+    if (mark != nullptr) write_arrow(**mark, host_place(), end);
+  } else {
+    Unit end = 0;
+    for (const auto& [place, row] : timeline().rows) {
+      if (!wait.device || place.first == *wait.device) end = std::max(end, row.free);
+    }
+    draw_host_wait_until(why, name, end);
   }
-  draw_host_wait_until(why, name, end);
 }
 
 void draw_memory(int device, const char* what, std::uint64_t bytes) {

@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 
@@ -34,11 +33,8 @@ void draw(const CUstream_st& stream, const Given& given);
 /// The stream is given a graph. What other streams than the first gave to it has rows of its own.
 void draw_launch(const CUstream_st& stream, std::span<const Captured> graph);
 
-/// This thread waits for all that the stream was given, for the event (null: for none), or for the
-/// device (none: for all).
-void draw_host_wait(const char* why, const std::string& name, const CUstream_st& stream);
-void draw_host_wait(const char* why, const std::string& name, const Mark* mark);
-void draw_host_wait(const char* why, const std::string& name, std::optional<int> device);
+/// This thread waits.
+void draw_host_wait(const char* why, const std::string& name, const HostWait& wait);
 
 /// A counter of the device.
 void draw_memory(int device, const char* what, std::uint64_t bytes);

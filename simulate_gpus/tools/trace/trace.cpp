@@ -61,15 +61,16 @@ class Trace final : public Tool {
   }
 
   void host_waits(const HostWait& wait) override {
-    const char* const why = k_reasons[static_cast<std::size_t>(wait.reason)];
-    if (wait.stream != nullptr) return show_wait(why, wait.stream->name(), *wait.stream);
-    if (wait.event == nullptr) {
-      const auto device = wait.device;
-      return show_wait(why, device ? "cuda:" + std::to_string(*device) : "all devices", device);
-    }
-    if (const auto* const mark = wait.event->find<SharedMark>())
-      return show_wait(why, "an event of " + (*mark)->stream, mark->get());
-    if (has_trace_file()) draw_host_wait(why, "waits for an event that was not recorded", nullptr);
+    const auto* const mark = wait.event ? wait.event->find<SharedMark>() : nullptr;
+    const std::string what = "waits for " + (wait.stream   ? wait.stream->name()
+                                             : mark        ? "an event of " + (*mark)->stream
+                                             : wait.event  ? "an event that was not recorded"
+                                             : wait.device ? "cuda:" + std::to_string(*wait.device)
+                                                           : "all devices");
+    const bool is_recorded = mark != nullptr || wait.event == nullptr;
+    if (writer() && is_recorded) write("host", what);
+    if (has_trace_file())
+      draw_host_wait(k_reasons[static_cast<std::size_t>(wait.reason)], what, wait);
   }
 
   void allocates(int device) override {
@@ -90,11 +91,6 @@ class Trace final : public Tool {
     if (given.is_pinned) line += *given.is_pinned ? ", pinned" : ", pageable";
     if (given.bytes && given.call.empty()) line += ", " + std::to_string(*given.bytes) + " bytes";
     write(stream.name(), (is_captured ? "capture: " : "") + line);
-  }
-
-  static void show_wait(const char* why, const std::string& what, const auto& awaited) {
-    if (writer()) write("host", "waits for " + what);
-    if (has_trace_file()) draw_host_wait(why, "waits for " + what, awaited);
   }
 };
 

@@ -4,7 +4,6 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <use_gpu/device.hpp>
-#include <use_gpu/errors.hpp>
 
 #include <set>
 #include <utility>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
 // What Python's DistributedDataParallel does around c10d::Reducer, in the same order.
-#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
 #include <torch/csrc/autograd/variable.h>
@@ -13,7 +12,6 @@
 #include <use_gpu/default_device.hpp>
 #include <use_gpu/device.hpp>
 #include <use_gpu/distributed_data_parallel.hpp>
-#include <use_gpu/errors.hpp>
 #include <use_gpu/tensor.hpp>
 
 #include <algorithm>

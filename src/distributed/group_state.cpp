@@ -6,7 +6,6 @@
 #include <ATen/ops/view_as_real.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/ConstexprCrc.h>
-#include <use_gpu/allow_transfers.hpp>
 #include <use_gpu/errors.hpp>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include <thread>
 #include <utility>
 
+#include "core/copies/value_scope.hpp"
 #include "core/messages/error_text.hpp"
 #include "core/messages/log_message.hpp"
 #include "core/messages/tensor_summary.hpp"
@@ -65,8 +65,7 @@ GroupState::~GroupState() {
 }
 
 void GroupState::call(const std::string& operation, const at::Tensor& x, Collective what) {
-  const AllowTransfers certain;
-  const c10::InferenceMode inference;  // so nothing is recorded, and inference tensors are taken
+  const ValueScope scope;
   at::Tensor wire;
   compare(operation, [&] {
     check_collective(operation, x, what, size());
@@ -138,8 +137,7 @@ void GroupState::throw_differences(const std::string& operation, const std::stri
 
 void GroupState::take_part(const std::string& operation, const std::function<void()>& work) {
   if (size() == 1) return;
-  const AllowTransfers certain;
-  const c10::InferenceMode inference;
+  const ValueScope scope;
   try {
     work();
   } catch (const std::exception& error) {

@@ -3,7 +3,6 @@
 // What a group does with a network. A rank that throws, or that has other tensors, must not leave
 // the others waiting for messages that never come: so the ranks first compare, in one small
 // message, what they are about to send.
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/unflatten_dense_tensors.h>
 #include <ATen/ops/zeros_like.h>
@@ -17,6 +16,7 @@
 
 #include "core/copies/each_copy.hpp"
 #include "core/copies/flat_buffers.hpp"
+#include "core/copies/value_scope.hpp"
 #include "core/messages/tensor_summary.hpp"
 #include "core/module_tensors/named_tensors.hpp"
 #include "core/module_tensors/parameter_differences.hpp"
@@ -66,9 +66,7 @@ std::vector<at::Tensor> gradients_to_send(const detail::NamedTensors& all,
     if (has_gradient[i] == '0') continue;
     auto& gradient = all.at(names[i]).mutable_grad();
     if (!gradient.defined()) {
-      // If made in inference mode, backward could not add to it.
-      const c10::InferenceMode no_inference_mode(false);
-      const at::NoGradGuard no_grad;
+      const detail::NewTensorScope scope;  // so that backward can add to it
       gradient = at::zeros_like(all.at(names[i]));
     }
     gradients.push_back(gradient);

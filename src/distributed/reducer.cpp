@@ -10,7 +10,6 @@
 #include <limits>
 #include <map>
 #include <set>
-#include <string>
 #include <unordered_map>
 #include <utility>
 

@@ -79,9 +79,8 @@ struct HostWait {
 struct TensorBlock {
   int device;
   const void* address;
-  std::uint64_t bytes;
+  std::uint64_t bytes, bytes_of_tensors;
   BlockChange what;
-  std::uint64_t bytes_of_tensors;
 };
 
 class Tool {

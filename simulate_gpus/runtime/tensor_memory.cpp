@@ -37,5 +37,5 @@ void simulate_gpus::tell_block(int device, const void* address, std::uint64_t by
   } else if (what == BlockChange::freed) {  // released later, it was live until here
     if (const auto given = tensors().live.extract(address)) live -= given.mapped();
   }
-  tell(&Tool::changes, TensorBlock{device, address, bytes, what, live});
+  tell(&Tool::changes, TensorBlock{device, address, bytes, live, what});
 }

@@ -26,8 +26,7 @@ void add_tool(Tool& tool) {
   *place = &tool;
 }
 
-Tool* next_tool(const Tool* tool) {
-  if (tool != nullptr) return tool->next_;
+Tool* first_tool() {
   static const bool has_started = (start_tools(), true);
   static_cast<void>(has_started);
   return first;

@@ -78,14 +78,16 @@ struct HostWait {
 struct TensorBlock {
   int device;
   const void* address;
-  std::uint64_t bytes;
+  std::uint64_t bytes, bytes_of_tensors;
   BlockChange what;
-  std::uint64_t bytes_of_tensors;
 };
 
 class Tool {
  public:
   virtual ~Tool() = default;
+
+  /// Null for the last one.
+  [[nodiscard]] Tool* next() const { return next_; }
 
   /// The stream is given something, or its capture is.
   virtual void given(CUstream_st&, const Given&, bool /*is_captured*/) {}
@@ -127,7 +129,6 @@ class Tool {
 
  private:
   friend void add_tool(Tool& tool);
-  friend Tool* next_tool(const Tool* tool);
   std::atomic<Tool*> next_ = nullptr;
   bool is_added_ = false;
 };
@@ -138,12 +139,12 @@ void add_tool(Tool& tool);
 /// Adds the tools that are there from the beginning. Defined by these.
 void start_tools();
 
-/// The first tool for null, the next one for a tool; null after the last.
-Tool* next_tool(const Tool* tool);
+/// At the first call it starts the tools.
+Tool* first_tool();
 
 template <class... Parameters, class... Arguments>
 void tell(void (Tool::*event)(Parameters...), Arguments&&... arguments) {
-  for (Tool* tool = next_tool(nullptr); tool != nullptr; tool = next_tool(tool))
+  for (Tool* tool = first_tool(); tool != nullptr; tool = tool->next())
     (tool->*event)(arguments...);
 }
 
@@ -157,7 +158,7 @@ void tell_wait(const HostWait& wait, const Action& action) {
 
 template <class Answer, class... Parameters>
 Answer ask(Answer (Tool::*question)(Parameters...), Parameters... arguments) {
-  for (Tool* tool = next_tool(nullptr); tool != nullptr; tool = next_tool(tool)) {
+  for (Tool* tool = first_tool(); tool != nullptr; tool = tool->next()) {
     if (const Answer answer = (tool->*question)(arguments...)) return answer;
   }
   return {};

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include "runtime/tool.hpp"
 #include "tools/check/check.hpp"
 #include "tools/faults/faults.hpp"
 #include "tools/summary/summary.hpp"

@@ -1,5 +1,6 @@
 // Chapter cell "Y + Z": operands on one device can be added.
-// Look at: the sum is on that device too; and the error of X + Y, on different devices.
+// Look at: the sum is on that device too; and the two errors of X + Y, on different devices: LibTorch's,
+// and the library's, which has both tensors and the call that helps.
 
 #include <torch/types.h>
 #include <use_gpu/device.hpp>
@@ -18,9 +19,15 @@ int main() {
   std::cout << "Y + Z =\n" << use_gpu::show(use_gpu::checked_add(Y, Z)) << '\n';
 
   try {
+    const torch::Tensor sum = X + Y;
+    std::cout << "X + Y is on " << sum.device() << '\n';
+  } catch (const c10::Error& error) {
+    std::cout << "X + Y: " << error.what_without_backtrace() << '\n';
+  }
+  try {
     const torch::Tensor sum = use_gpu::checked_add(X, Y);
-    std::cout << "X + Y: both are on " << sum.device() << " here, so they can be added as well\n";
+    std::cout << "checked_add(X, Y) is on " << sum.device() << '\n';
   } catch (const use_gpu::DeviceMismatch& error) {
-    std::cout << "X + Y: " << error.what() << '\n';
+    std::cout << error.what() << '\n';
   }
 }

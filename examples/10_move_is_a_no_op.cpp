@@ -9,6 +9,7 @@
 
 int main() {
   const c10::Device second = use_gpu::try_gpu(1);
+  if (use_gpu::num_gpus() < 2) std::cout << "There is no second GPU: " << second << " instead.\n";
   const torch::Tensor Z = torch::ones({2, 3}, second);
   const torch::Tensor moved = use_gpu::to_device(Z, second);
   const torch::Tensor copied = use_gpu::copy_to(Z, second);

@@ -21,9 +21,9 @@ int main() {
   const auto nets = use_gpu::mirror(devices, [] { return torch::nn::Linear(3, 1); });
   for (const auto& net : nets) std::cout << use_gpu::show(net->weight.detach()) << '\n';
 
-  use_gpu::parallel_on(devices, [&](c10::Device device, int i) {
-    auto net = nets.at(static_cast<std::size_t>(i));
-    const torch::Tensor X = torch::ones({2, 3}, device) * (i + 1);
+  use_gpu::parallel_on(devices, [&](c10::Device device, std::size_t i) {
+    auto net = nets.at(i);
+    const torch::Tensor X = torch::full({2, 3}, static_cast<double>(i + 1), device);
     net->forward(X).square().mean().backward();
   });
   use_gpu::average_gradients(nets);

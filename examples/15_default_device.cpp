@@ -14,9 +14,11 @@
 
 int main() {
   torch::manual_seed(0);
+  const c10::Device second = use_gpu::try_gpu(1);
+  if (use_gpu::num_gpus() < 2) std::cout << "There is no second GPU: " << second << " instead.\n";
   const use_gpu::TransferLedger ledger;
   {
-    const use_gpu::DefaultDeviceGuard scope(use_gpu::try_gpu(1));
+    const use_gpu::DefaultDeviceGuard scope(second);
     const torch::Tensor Y = torch::rand({2, 3});
     const torch::nn::Sequential net(torch::nn::Linear(3, 1));
     std::cout << "Inside:  Y is " << use_gpu::describe(Y) << '\n' << use_gpu::placement(net);

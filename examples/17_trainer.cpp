@@ -6,7 +6,6 @@
 #include <torch/data/example.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/adam.h>
-#include <unistd.h>
 #include <use_gpu/batch.hpp>
 #include <use_gpu/device.hpp>
 #include <use_gpu/network.hpp>
@@ -15,6 +14,7 @@
 
 #include <filesystem>
 #include <iostream>
+#include <random>
 
 using Batch = torch::data::Example<>;
 
@@ -54,7 +54,7 @@ int main() {
   whole.fit(data, 6);
   std::cout << "The weight after 6 epochs:\n" << use_gpu::show(whole.net->weight) << '\n';
 
-  const auto file = std::filesystem::temp_directory_path() / std::to_string(getpid());
+  const auto file = std::filesystem::temp_directory_path() / std::to_string(std::random_device()());
   torch::manual_seed(1);
   Trainer stopped(1);
   stopped.fit(data, 3);

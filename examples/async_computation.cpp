@@ -1,7 +1,7 @@
 // Chapter "Asynchronous Computation": on a GPU the host only queues work, and goes on before it is done.
-// What needs a value waits for all that was queued before it.
-// Look at: what waits and what does not; on a real GPU how far the host runs ahead. A simulated one computes what
-// is queued at once; there count the waits, "synchronizations", or see them by --trace:
+// What needs a value waits for all that was queued before it; an event makes the host wait for one tensor.
+// Look at: what returns before it is done, and what waits. A simulated GPU computes what is queued at once;
+// there count the waits, "synchronizations", or see them by --trace:
 //   build/release/simulate_gpus/bin/simulate_gpus --summary 1 build/release/examples/async_computation
 
 #include <ATen/DeviceAccelerator.h>
@@ -11,110 +11,62 @@
 #include <use_gpu/tensor.hpp>
 #include <use_gpu/transfers.hpp>
 
-#include <algorithm>
+#include <chrono>
 #include <cstdio>
-#include <deque>
+#include <cstdlib>
 #include <functional>
 #include <iostream>
-#include <sstream>
 
-#include "timing/products.hpp"
-#include "timing/timing.hpp"
-
-using Tensors = std::vector<torch::Tensor>;
-
-void multiply(const torch::Tensor& a, int times) {
-  for (int i = 0; i < times; ++i) (void)torch::mm(a, a);
+torch::Tensor ten_products(const torch::Tensor& a) {
+  for (int i = 0; i < 9; ++i) (void)a.mm(a);
+  return a.mm(a);
 }
 
-// What an action reads from the GPU; and whether the host waits in it for products queued before.
-void tell(const char* name, const torch::Tensor& a, const std::function<void()>& action) {
-  const auto stream = at::accelerator::getCurrentStream(a.device().index());
-  action();  // the first time loads what it needs
-  multiply(a, 10);
+void tell_time(const torch::Tensor& a) {
+  const torch::Tensor expected = ten_products(a);  // warm-up
+  use_gpu::synchronize(a.device());
+  const auto start = std::chrono::steady_clock::now();
+  const torch::Tensor product = ten_products(a);
+  const std::chrono::duration<double, std::milli> queued = std::chrono::steady_clock::now() - start;
+  use_gpu::synchronize(a.device());
+  const std::chrono::duration<double, std::milli> done = std::chrono::steady_clock::now() - start;
+  TORCH_CHECK(product.allclose(expected), "a wrong product");
+  std::printf("Ten products on %s: returned after %.2f ms, done after %.2f ms\n",
+              a.device().str().c_str(), queued.count(), done.count());
+}
+
+void tell_waits(const char* name, const torch::Tensor& a, const std::function<void()>& action) {
+  (void)ten_products(a);
   const use_gpu::TransferLedger ledger;
   action();
-  const bool waited = stream.query();
+  const bool is_done = at::accelerator::getCurrentStream(a.device().index()).query();
+  const bool is_real = std::getenv("SIMULATE_GPUS") == nullptr;
   const auto copies = ledger.count(use_gpu::TransferDirection::device_to_host).copies;
-  std::printf("  %-15s  %10d  %10d%s\n", name, static_cast<int>(copies),
+  std::printf("%-16s  %6d  %10d%s\n", name, static_cast<int>(copies),
               static_cast<int>(ledger.item_reads()),
-              is_simulated(a.device()) ? ""
-              : waited                 ? "  waits"
-                                       : "  goes on");
-}
-
-// How many of 100 products are queued at most, if the host waits for the oldest of `limit`.
-std::size_t most_queued(const torch::Tensor& a, std::size_t limit) {
-  std::deque<c10::Event> steps;
-  std::size_t most = 0;
-  for (int i = 0; i < 100; ++i) {
-    multiply(a, 1);
-    steps.emplace_back(a.device().type());
-    steps.back().record(at::accelerator::getCurrentStream(a.device().index()));
-    while (!steps.empty() && steps.front().query()) steps.pop_front();
-    most = std::max(most, steps.size());
-    if (steps.size() >= limit) steps.front().synchronize();
-  }
-  return most;
+              !is_real  ? ""
+              : is_done ? "  waits"
+                        : "  goes on");
 }
 
 int main() {
   const c10::Device device = use_gpu::try_gpu();
-  const bool is_real = !device.is_cpu() && !is_simulated(device);
   const auto x = torch::ones({1, 2}, device), y = torch::ones({1, 2}, device);
-  const torch::Tensor z = x * y + 2;
-  std::cout << use_gpu::show(z) << "\n\n";  // printing needs the values: it waits
+  const torch::Tensor z = x * y + 2;      // queued
+  std::cout << use_gpu::show(z) << '\n';  // printing needs the values: it waits
 
-  const int n = is_real ? 1000 : 256;
-  const auto products = [&](c10::Device on) {
-    Tensors last;
-    for (int i = 0; i < 10; ++i) {
-      const auto factors = random_factors(n, on, k_float32);
-      last = {factors.a, factors.b, torch::mm(factors.a, factors.b)};
-    }
-    return last;
-  };
-  const auto add = [&](bool waits) {
-    Tensors sum(1);
-    for (int i = 0; i < 1000; ++i) {
-      sum[0] = x + 1;
-      if (waits) use_gpu::synchronize(device);
-    }
-    return sum;
-  };
-  const auto multiplied = [](const Tensors& t) {
-    return is_product({k_float32, t[0], t[1]}, t[2]);
-  };
-  const auto added = [](const Tensors& sum) { return sum[0].eq(2).all().item<bool>(); };
-  std::vector<Contender> ways = {
-      {"ten products", {device}, [&] { return products(device); }, multiplied},
-      {"additions, a wait after each", {device}, [&] { return add(true); }, added},
-      {"additions, one after all", {device}, [&] { return add(false); }, added}};
-  if (!device.is_cpu())
-    ways.push_back({"the products on the CPU", {}, [&] { return products(at::kCPU); }, multiplied});
-  if (is_real)  // no device to wait for before the clock is read
-    ways.push_back({"the products, only queued", {}, [&] { return products(device); }, multiplied});
-  const auto figures = measure(ways, 0.5);
-  std::printf("Ten products of random %d x %d matrices and 1000 additions on %s. %s.\n", n, n,
-              label(device).c_str(), machine().c_str());
-  for (std::size_t i = 0; i < ways.size(); ++i)
-    std::printf("  %-28s  %s\n", ways[i].name.c_str(), text_of(figures[i]).c_str());
+  const bool is_timed = device.is_cpu() || std::getenv("SIMULATE_GPUS") == nullptr;
+  const auto a = torch::rand({1000, 1000}, device);
+  tell_time(a.cpu());
+  if (device.is_cpu()) return std::puts("On the CPU a call returns when it is done."), 0;
+  if (is_timed) tell_time(a);
 
-  if (device.is_cpu()) {
-    std::puts("\nOn the CPU each call returns when its work is done: nothing is queued.");
-  } else {
-    const auto a = torch::rand({4 * n, 4 * n}, device);
-    std::puts("\n  action           host reads  item reads");
-    tell("z + 1", a, [&] { (void)(z + 1); });
-    tell("z.sum().item()", a, [&] { (void)z.sum().item<float>(); });
-    tell("z.cpu()", a, [&] { (void)z.cpu(); });
-    tell("printing z", a, [&] { std::ostringstream() << use_gpu::show(z); });
-    tell("synchronize", a, [&] { use_gpu::synchronize(device); });
-    if (is_real)
-      std::printf(
-          "Of 100 products %zu were queued at once; %zu where the host waits for the last but "
-          "one.\n",
-          most_queued(a, 101), most_queued(a, 2));
-  }
-  return std::ranges::all_of(figures, &Figure::is_right) ? 0 : 1;
+  std::puts("action            copies  item reads");
+  tell_waits("z + 1", a, [&] { (void)(z + 1); });
+  tell_waits("z.sum().item()", a, [&] { (void)z.sum().item<float>(); });
+  tell_waits("z.cpu()", a, [&] { (void)z.cpu(); });
+  tell_waits("synchronize", a, [&] { use_gpu::synchronize(device); });
+  c10::Event z_is_done(device.type());  // after what was queued so far, and z is part of that
+  z_is_done.record(at::accelerator::getCurrentStream(device.index()));
+  tell_waits("an event after z", a, [&] { z_is_done.synchronize(); });
 }

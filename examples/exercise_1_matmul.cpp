@@ -1,73 +1,54 @@
-// Exercise 1: a task with much to compute, the product of large matrices, on the CPU and on the
-// GPU, and one with little, the product of small ones.
-// Look at: below some size the time on the GPU is constant, because the launch takes longer than
-// the product. Where "CPU/GPU" is above 1, the GPU is worth using.
+// Exercise 1: much to compute, the product of large matrices, on the CPU and on the GPU; and little, the
+// product of small ones.
+// Look at: the time of small products hardly depends on their size, as a launch takes longer than the
+// product; and from which row on the GPU is faster.
 
+#include <ATen/Parallel.h>
+#include <torch/types.h>
+#include <torch/version.h>
 #include <use_gpu/device.hpp>
 
 #include <algorithm>
-#include <cmath>
+#include <chrono>
 #include <cstdio>
+#include <cstdlib>
 
-#include "timing/products.hpp"
-#include "timing/timing.hpp"
-
-namespace {
-
-// What is measured: the product of two random n x n matrices.
-Contender product(int n, c10::Device device, const Precision& precision) {
-  const auto x = random_factors(n, device, precision);
-  const auto work = [x] {
-    const Tf32Guard tf32(x.precision.is_tf32);
-    return std::vector{x.a.mm(x.b)};
-  };
-  const auto name = name_of(device, precision) + " " + std::to_string(n);
-  return {name, {device}, work, check_of({x}), least_seconds(x)};
+// The seconds of eleven products, the least first.
+std::vector<double> times_of_product(const torch::Tensor& a) {
+  const torch::Tensor x = torch::ones(a.size(0), a.options()), expected = a.mv(a.mv(x));
+  std::vector<double> times;
+  for (int run = 0; run < 12; ++run) {
+    use_gpu::synchronize(a.device());  // what was queued before is done
+    const auto start = std::chrono::steady_clock::now();
+    const torch::Tensor product = a.mm(a);
+    use_gpu::synchronize(a.device());  // else the clock is read when the product is only queued
+    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
+    TORCH_CHECK(product.mv(x).allclose(expected, /*rtol=*/1e-3), "a wrong product on ", a.device());
+    if (run > 0) times.push_back(time.count());  // the first one warms up
+  }
+  std::ranges::sort(times);
+  return times;
 }
 
-}  // namespace
-
 int main() {
-  const auto gpu = use_gpu::try_gpu();
-  std::vector<std::pair<c10::Device, Precision>> columns = {{use_gpu::cpu(), k_float32}};
-  const bool is_timed = !gpu.is_cpu() && !is_simulated(gpu);
-  for (const auto& precision : precisions(gpu)) columns.emplace_back(gpu, precision);
-  if (gpu.is_cpu()) columns.pop_back();  // once is enough
-  std::printf("Products of two n x n matrices. %s.\n\n%7s", machine().c_str(), "n");
-  for (const auto& [where, precision] : columns)
-    std::printf("%28s", name_of(where, precision).c_str());
-  std::puts(is_timed ? "  CPU/GPU, float32" : "");
-  std::vector<Figure> figures;  // of the last row
-  double longest = 0;           // of all, in seconds
-  int n = 0, crossing = 0;      // the least n from which the GPU was faster
-  // Twice the size takes eight times as long, and the program is to end after a few seconds.
-  while (longest < 0.04) {
-    n = std::max(1, 2 * n);
-    std::vector<Contender> contenders;
-    for (const auto& [where, precision] : columns)
-      contenders.push_back(product(n, where, precision));
-    figures = measure(contenders, 0.1);
-    std::printf("%7d", n);
-    for (const auto& figure : figures) {
-      std::printf("%28s", text_of(figure).c_str());
-      if (!figure.is_right) return std::puts(""), 1;
-      if (figure.time) longest = std::max(longest, figure.time->median);
+  std::vector<c10::Device> devices = {use_gpu::cpu()};
+  if (use_gpu::num_gpus() > 0) devices.push_back(use_gpu::gpu());
+  std::printf(
+      "Products of two n x n matrices, float32, median of 11. %d CPU threads, LibTorch %s.\n",
+      at::get_num_threads(), TORCH_VERSION);
+  double longest = 0;  // by the least times, which a busy machine changes least
+  for (int n = 1; longest < 0.04; n *= 2) {
+    std::printf("%5d", n);
+    for (const c10::Device device : devices) {
+      const auto times = times_of_product(torch::rand({n, n}, device));
+      longest = std::max(longest, times.front());
+      const double median = times[times.size() / 2];
+      if (!device.is_cpu() && std::getenv("SIMULATE_GPUS") != nullptr)
+        std::printf("  %s: right (simulated)", device.str().c_str());
+      else
+        std::printf("  %s: %9.1f us, %8.3g GFLOP/s", device.str().c_str(), median * 1e6,
+                    2e-9 * n * n * n / median);
     }
-    if (is_timed) std::printf("%18s", speed_up(figures[0], figures[1]).c_str());
     std::puts("");
-    const bool is_faster = is_timed && figures[0].time->median > figures[1].time->median;
-    crossing = !is_faster ? 0 : crossing == 0 ? n : crossing;
-  }
-  std::printf("GFLOP/s");
-  for (const auto& figure : figures) {
-    if (figure.time) std::printf("%28.0f", 2e-9 * std::pow(n, 3) / figure.time->median);
-  }
-  std::puts("\n");
-  if (!is_timed) {
-    std::puts("There is no real GPU to compare the CPU with.");
-  } else if (crossing == 0) {
-    std::puts("At the largest size the GPU was still the slower one.");
-  } else {
-    std::printf("From n = %d on the GPU was the faster one.\n", crossing);
   }
 }

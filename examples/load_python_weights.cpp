@@ -13,10 +13,14 @@
 #include <use_gpu/tensor.hpp>
 #include <use_gpu/tensor_file.hpp>
 
+#include <filesystem>
 #include <iostream>
 
 int main(int argc, char** argv) {
-  const std::string file = argc > 1 ? argv[1] : PYTHON_WEIGHTS;  // by CMake: the one in this folder
+  // The file that is named, or the one that lies beside the program.
+  const std::filesystem::path program(argv[0]);
+  const std::filesystem::path file =
+      argc > 1 ? argv[1] : program.parent_path() / "load_python_weights.safetensors";
   torch::nn::Sequential net(torch::nn::Linear(1, 16), torch::nn::Tanh(), torch::nn::Linear(16, 1));
   use_gpu::place(net, use_gpu::try_gpu());
 

@@ -131,7 +131,12 @@ std::string label(c10::Device device) {
 std::string machine() {
   std::string text = cpu_name() + ", " + std::to_string(at::get_num_threads()) + " threads; ";
   // Only GPUs that the program can use: the driver's report ignores CUDA_VISIBLE_DEVICES.
-  for (int i = 0; i < use_gpu::num_gpus(); ++i) text += model_of(use_gpu::gpu(i)) + ", ";
+  for (int i = 0, same = 0; i < use_gpu::num_gpus(); i += same) {
+    const auto model = model_of(use_gpu::gpu(i));
+    for (same = 1; i + same < use_gpu::num_gpus() && model_of(use_gpu::gpu(i + same)) == model;)
+      ++same;
+    text += (same > 1 ? std::to_string(same) + " x " : "") + model + ", ";
+  }
   return text +
          (use_gpu::num_gpus() == 0 ? "no GPU; "
                                    : "CUDA " + use_gpu::query_gpus().cuda_version + "; ") +

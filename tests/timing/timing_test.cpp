@@ -108,6 +108,10 @@ TEST(IsSimulated, AsksForTheVariableThatSimulateGpusSets) {
 
 TEST(Machine, NamesTheGpusThatTheProgramCanUse) {
   const auto text = machine();
+  const auto count = std::to_string(num_gpus());
+  EXPECT_EQ(test::has(text, "; " + count + " x Simulated GPU, CUDA"),
+            test::simulated() && num_gpus() > 1)
+      << text;
   EXPECT_EQ(test::has(text, "; no GPU; LibTorch"), num_gpus() == 0) << text;
   EXPECT_EQ(test::has(text, "Simulated GPU"), test::simulated()) << text;
 }

@@ -7,6 +7,8 @@ import re
 import statistics
 from typing import NamedTuple
 
+# What a GPU is asked for has one colour in all plots.
+KERNELS, TO_GPU, TO_HOST, PEERS, WAITS = "#54788c", "#e3b23c", "#b5651d", "#8c6bb1", "#d07070"
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "build/bench"
 

@@ -14,7 +14,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from measured import ROOT
+from measured import KERNELS, ROOT, TO_GPU, WAITS
 
 PROGRAM = """
 import sys, torch
@@ -40,7 +40,7 @@ for x in prefetched() if "prefetch" in sys.argv else (host.cuda() for host in ba
 torch.cuda.synchronize()
 """
 
-COLORS = {"copy": "C0", "operation": "C2", "wait": "0.85"}
+COLORS = {"copy": TO_GPU, "operation": KERNELS, "wait": WAITS}
 
 
 def trace(*arguments):
@@ -79,7 +79,7 @@ for axes, title, arguments in ((above, "each batch is copied when it is needed",
                                (below, "prefetch: the next batch travels in a stream of its own", ("prefetch",))):
     drawn, length = trace(*arguments)
     draw(axes, f"{title}: {length:,} units", drawn)
-    axes.axvline(length, color="C3", linewidth=1)
+    axes.axvline(length, color="black", linewidth=1)
 below.set_xlabel("units, not times: a byte of a copy is 1, any other operation 1,000")
 below.xaxis.set_major_formatter("{x:,.0f}")
 below.set_xlim(0)

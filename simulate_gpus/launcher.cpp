@@ -251,6 +251,8 @@ int main(int argc, char** argv) {
   set_or_unset("SIMULATE_GPUS_CHECK", check);
   set_variable("SIMULATE_GPUS_IGNORE", ignored);
   set_or_unset("SIMULATE_GPUS_DRY_RUN", dry_run);
+  if (*count == 0)  // what a program says of missing cards is about real ones
+    std::fputs("simulate_gpus: 0 GPUs were asked for, so the program sees none\n", stderr);
   execvp(argv[next], argv + next);
   stop("cannot run \"" + std::string(argv[next]) + "\": " + std::strerror(errno));
 }

@@ -221,6 +221,10 @@ class Launcher(unittest.TestCase):
         nested = run("3", "sh", "-c", '"$0" -c "$1"', sys.executable, COUNT)
         self.assertEqual(nested.stdout.split(), ["0", "3", "3"])
 
+    def test_says_that_it_was_asked_for_none(self):
+        self.assertIn("0 GPUs were asked for", run("0", "true").stderr)
+        self.assertEqual(run("1", "true").stderr, "")
+
     def test_honours_cuda_visible_devices(self):
         uuid = "GPU-02"  # as nvmlDeviceGetUUID begins for the third card
         for visible, seen in (("1", 1), ("1,0", 2), ("", 0), ("-1", 0), ("0,9,1", 1), ("0,0", 0), (uuid, 1), ("2, 1", 2)):

@@ -1,6 +1,6 @@
 // Chapter cell "!nvidia-smi": the graphics cards of this machine.
 // Look at: the number of each card, and how much of its memory is in use: a network, its gradients
-// and its inputs must fit into what is left, which 06 tells exactly. Without a GPU one line says why.
+// and its inputs must fit into what is left. Without a GPU one line says why.
 
 #include <use_gpu/gpu_info.hpp>
 
@@ -12,9 +12,7 @@ int main() {
 
   // The same as data, which a program can act on.
   for (const use_gpu::GpuInfo& gpu : report.gpus) {
-    if (!gpu.memory_total_bytes || !gpu.memory_used_bytes) continue;
-    const auto free_bytes = *gpu.memory_total_bytes - *gpu.memory_used_bytes;
-    std::cout << "GPU " << gpu.index << " has " << (free_bytes >> 20)
-              << " MiB that no program uses; the driver keeps a part of them\n";
+    if (!gpu.memory_free_bytes) continue;
+    std::cout << "GPU " << gpu.index << " has " << (*gpu.memory_free_bytes >> 20) << " MiB left\n";
   }
 }

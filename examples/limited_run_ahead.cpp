@@ -1,6 +1,6 @@
 // Chapter "Asynchronous Computation": a wait after each step keeps the GPU idle meanwhile. A loop that never
-// waits queues all its steps at once: their memory is taken then, and an error shows long after its cause. So
-// let each step wait for the one before the last.
+// waits queues all its steps at once, and an error shows long after its cause. So let each step wait for the
+// one before the last.
 // Look at: how many steps are queued at most. A simulated GPU is done with each when the host looks at it;
 // there see the waits by --trace:
 //   build/release/simulate_gpus/bin/simulate_gpus --trace 1 build/release/examples/limited_run_ahead

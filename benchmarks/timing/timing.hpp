@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// How programs measure what they print. A time counts only after a warm-up, with synchronized
+// How benchmarks measure what they print. A time counts only after a warm-up, with synchronized
 // devices and a right result: so contenders run in turn, in several rounds, and one with a wrong
 // result reports no time.
 #pragma once

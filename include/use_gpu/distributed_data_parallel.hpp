@@ -52,8 +52,8 @@ struct DistributedOptions {
 /// Waits: the constructor and the second forward pass for all ranks; with Gloo forward() for rank 0's
 /// buffers too, and backward(). With NCCL these queue; but with find_unused_parameters backward()
 /// copies a flag for each parameter to the GPU and may wait for it: a TransferGuard needs an
-/// AllowTransfers around it. With NCCL the first one of a group splits a second communicator of NCCL's
-/// from the group's, which takes some of the GPU's memory.
+/// AllowTransfers around it. With NCCL the first DistributedDataParallel of a group makes a second NCCL
+/// communicator, which takes some of the GPU's memory.
 ///
 /// Throws: with Gloo forward() and backward() throw CommunicatorError if a rank has died, left or is
 /// too late. With NCCL c10d's watchdog ends the process about a minute after the time-out, with a
@@ -70,6 +70,7 @@ class DistributedDataParallel {
   /// differences(), for gradients that cannot be sent, and for an expanded parameter or buffer;
   /// ArgumentError if the options differ or nothing is to be trained; DeviceMismatch if the network is
   /// not on group.device(). Where one rank alone throws, the others get a ParameterError.
+  /// CommunicatorError if a rank dies or is too late.
   DistributedDataParallel(Net net, Communicator& group, DistributedOptions options = {})
       : net_(std::move(net)), steps_(net_, group, options) {}
 

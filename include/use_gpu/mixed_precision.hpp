@@ -51,7 +51,7 @@ namespace USE_GPU_EXPORT use_gpu {
 ///
 /// Threads: inherited by parallel_on's workers, and by backward passes that are started inside. Scopes may
 /// end in any order. One that ends in another thread logs a warning, changes nothing there, and stays open
-/// in its own.
+/// in its own. In destructors at the end of its thread or of the program a scope does nothing.
 class AutocastGuard {
  public:
   /// dtype: float16 or bfloat16; unset: LibTorch's for that device, float16 on CUDA and bfloat16 on

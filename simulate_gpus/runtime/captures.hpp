@@ -23,7 +23,7 @@ namespace simulate_gpus {
 struct Recording {
   std::vector<std::function<void(CUstream_st& launched)>> steps;
   std::vector<Captured> given;
-  std::deque<std::string> texts;  // of these
+  std::deque<std::string> texts;  // own the names and calls in `given`
   std::vector<std::function<void(CUstream_st& launched)>> at_each_launch;
   std::vector<std::shared_ptr<CUuserObject_st>> objects;  // that the graph keeps alive
 };

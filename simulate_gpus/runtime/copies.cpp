@@ -76,7 +76,7 @@ void tell_uses(CUstream_st& stream, const Copy& copy) {
   if (copy.bytes() == 0) return;
   add(copy.from, copy.from_pitch, false);
   add(copy.to, copy.to_pitch, true);
-  tell(&Tool::uses, stream, describe(copy).name.data(), ranges);
+  tell(&Tool::uses, stream, describe(copy).name, ranges);
 }
 
 // What a copy overwrites, to be put back after a capture.
@@ -149,9 +149,11 @@ cudaError_t set(void* address, int value, std::size_t bytes, cudaStream_t handle
     if (touches(bytes)) std::memset(place, value, bytes);
   };
   submit(stream, step, is_captured(stream) && touches(bytes) ? put_back(address, bytes) : Work());
-  const auto begin = reinterpret_cast<std::uintptr_t>(address);
-  const MemoryRange used{begin, begin + bytes, true};
-  tell(&Tool::uses, stream, "memory set", std::span(&used, 1));
+  if (settings().check) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(address);
+    const MemoryRange used{begin, begin + bytes, true};
+    tell(&Tool::uses, stream, "memory set", std::span(&used, 1));
+  }
   return cudaSuccess;
 }
 

@@ -211,11 +211,11 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   SIMULATE_GPUS_ENTER();
   if (is_default_handle(stream)) return fail(cudaErrorInvalidResourceHandle);
   finish(*stream);
-  tell(&Tool::ends, *stream);
   {
     const std::scoped_lock lock(streams().mutex);
     streams().made.erase(stream);
   }
+  tell(&Tool::ends, *stream);  // when nobody finds it any more
   delete stream;
   return cudaSuccess;
 }

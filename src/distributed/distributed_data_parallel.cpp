@@ -19,6 +19,7 @@
 #include <string>
 #include <tuple>
 
+#include "core/messages/error_text.hpp"
 #include "core/messages/tensor_summary.hpp"
 #include "core/module_tensors/named_tensors.hpp"
 #include "distributed/group_state.hpp"
@@ -51,8 +52,8 @@ struct Outputs : torch::autograd::Function<Outputs> {
 // write.
 using Told = std::shared_ptr<std::vector<char>>;
 
-// Notes each parameter of which Reducer hears, by a hook where Reducer has its own. The hooks stay with
-// the network.
+// Notes each parameter of which Reducer hears, by a hook where Reducer has its own. The hooks live as long as
+// Reducer, which keeps the accumulators: so it is made first.
 Told note_told(const std::vector<at::Tensor>& parameters) {
   using torch::autograd::utils::LambdaPostHook;
   const auto told = std::make_shared<std::vector<char>>(parameters.size(), true);
@@ -165,7 +166,13 @@ detail::DistributedSteps::DistributedSteps(ModuleRef net, Communicator& group,
     return Call{std::string(k_name) + " with " + choice, s.take(net.get())};
   });
   s.group.take_part(k_name, [&] {
-    if (s.group.nccl && !s.group.watched_nccl) s.group.watched_nccl = make_watched_nccl(s.group);
+    if (!s.group.nccl || s.group.watched_nccl) return;
+    try {
+      s.group.watched_nccl = make_watched_nccl(s.group);
+    } catch (const std::exception& error) {
+      static_cast<void>(s.group.nccl.release());  // the split may hold the lock that abort() needs
+      s.group.lose(k_name, error);
+    }
   });
   broadcast_parameters(net, group);
 }
@@ -190,7 +197,12 @@ void detail::DistributedSteps::before_forward() {
   if (at::GradMode::is_enabled()) {
     if (s.exchanges) s.reducer->prepare_for_forward();
     s.check_told();
-    s.reducer->rebuild_buckets();
+    try {
+      s.reducer->rebuild_buckets();
+    } catch (const std::exception& error) {
+      if (s.group.failure.empty()) s.group.leave(s.group.failure_text(k_name, error_cause(error)));
+      throw;
+    }
   }
   if (s.must_copy_buffers && s.options.broadcast_buffers && !s.buffers.empty()) {
     constexpr std::size_t k_together = 250UL << 20;  // as Python
@@ -218,7 +230,7 @@ std::vector<at::Tensor> detail::DistributedSteps::after_forward(
   }
   s.must_copy_buffers = at::GradMode::is_enabled() && s.exchanges;
   if (s.must_copy_buffers) s.reducer->prepare_for_backward(outputs);
-  // Reducer hears of no backward pass that follows a forward pass without it.
+  // In no_sync() Reducer is not told of the backward pass: nothing is awaited.
   if (at::GradMode::is_enabled()) std::ranges::fill(*s.told, !s.must_copy_buffers);
   auto replaced = outputs;
   std::vector<at::Tensor> recorded;

@@ -86,11 +86,12 @@ class GroupState : public Membership {
   /// Returns when that is done. If it fails, or its time is over, the same.
   void finish(const std::string& operation, const c10::intrusive_ptr<c10d::Work>& work,
               bool on_nccl);
+  /// The same for another error.
+  [[noreturn]] void lose(const std::string& operation, const std::exception& error);
 
   std::string failure;  // why the group is no longer usable
 
  private:
-  [[noreturn]] void lose(const std::string& operation, const std::exception& error);
   void throw_differences(const std::string& operation, const std::string& network);
 };
 

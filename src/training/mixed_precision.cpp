@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "core/device_check.hpp"
 #include "core/messages/log_message.hpp"
 
 // A scope, with what was there before it.
@@ -45,7 +46,7 @@ AutocastGuard::AutocastGuard(c10::Device device, std::optional<at::ScalarType> d
                         " was given; autocast computes in float16 or bfloat16.");
   }
   if (has_ended) return;
-  own_ = open_scopes.emplace_back(new detail::OpenAutocast{device.type()});
+  own_ = open_scopes.emplace_back(std::make_shared<detail::OpenAutocast>(device.type()));
   at::autocast::set_autocast_dtype(own_->type, dtype.value_or(own_->former_dtype));
   at::autocast::set_autocast_enabled(own_->type, enabled);
   at::autocast::increment_nesting();
@@ -61,7 +62,7 @@ AutocastGuard::~AutocastGuard() {
         "here, and stays open there.");
     return;
   }
-  if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+  if (at::autocast::decrement_nesting() == 0 && !detail::is_exiting()) at::autocast::clear_cache();
   const auto inner = std::find_if(own + 1, open_scopes.end(),
                                   [&](const auto& scope) { return scope->type == own_->type; });
   if (inner != open_scopes.end()) {  // restores in its turn what was before this one

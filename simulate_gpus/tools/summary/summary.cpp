@@ -41,7 +41,7 @@ struct Counts {
     Count pageable, pinned;  // what is no copy from or to the host is all in the first
   };
   std::array<OfKind, 9> given;
-  std::array<std::atomic<std::uint64_t>, 6> waits;  // by their reasons
+  std::array<std::atomic<std::uint64_t>, 7> waits;  // by their reasons
   std::atomic<std::uint64_t> graph_launches = 0;
 
   std::mutex mutex;                          // guards the rest

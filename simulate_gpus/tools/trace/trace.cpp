@@ -41,7 +41,8 @@ constexpr const char* k_reasons[] = {"stream synchronization",
                                      "device synchronization",
                                      "copy",
                                      "copy",
-                                     "free"};
+                                     "free",
+                                     "wait"};
 
 class Trace final : public Tool {
  public:

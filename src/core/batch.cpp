@@ -5,7 +5,7 @@
 
 namespace use_gpu::detail {
 
-void check_divisible(at::TensorList tensors, std::size_t parts) {
+USE_GPU_EXPORT void check_divisible(at::TensorList tensors, std::size_t parts) {
   if (parts == 0) {
     throw ArgumentError(
         "split_batch: there are no devices. use_gpu::try_all_gpus() is never empty.");

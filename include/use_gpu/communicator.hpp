@@ -150,7 +150,7 @@ class Communicator {
   friend void broadcast_parameters(ModuleRef net, Communicator& group, int root);
   friend class detail::DistributedSteps;
   explicit Communicator(std::shared_ptr<detail::GroupState> state);
-  std::shared_ptr<detail::GroupState> state_;  // not shared: a unique_ptr would need the whole class here
+  std::shared_ptr<detail::GroupState> state_;  // not shared, but incomplete here
 };
 
 }  // namespace use_gpu

@@ -4,8 +4,8 @@ plugin.py, and by sitecustomize.py in processes that a test spawns."""
 import importlib.machinery
 import sys
 
-# What stands otherwise in a file of tests: each generated class would call itself for ever, as TestCase's own
-# setUp now asks for its class in another way.
+# Text to replace in a file of tests: setUp would call itself for ever, since the class of a test is now derived from
+# the one that defines it.
 SUBSTITUTED = {"test_linalg.py": (b"super(self.__class__, self)", b"super()"),
                "test_matmul_cuda.py": (b"super(self.__class__, self)", b"super()")}
 

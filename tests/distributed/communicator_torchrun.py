@@ -157,23 +157,18 @@ def restarted_on_two_agents():
         expect_said("\n".join(outputs), f"rank {rank}: joined again")
 
 
-def restarted():
+def restarted(tests="Fault.KilledOnceThenRestarted", said="joined again"):
     """With an address given, torchrun serves one store for all starts."""
     [status], [output] = finish([torchrun(
         "--nproc-per-node=2", "--master-addr=127.0.0.1", f"--master-port={free_port()}",
-        "--max-restarts=1", tests="Fault.KilledOnceThenRestarted", VICTIM="0")])
+        "--max-restarts=1", tests=tests, VICTIM="0")])
     expect(status == 0, "the second start failed")
-    expect_said(output, "rank 0: joined again")
-    expect_said(output, "rank 1: joined again")
+    for rank in range(2):
+        expect_said(output, f"rank {rank}: {said}")
 
 
 def restarted_while_joining():
-    [status], [output] = finish([torchrun(
-        "--nproc-per-node=2", "--master-addr=127.0.0.1", f"--master-port={free_port()}",
-        "--max-restarts=1", tests="Fault.KilledWhileJoiningThenRestarted", VICTIM="0")])
-    expect(status == 0, "the second start failed")
-    expect_said(output, "rank 0: joined, restart 1")
-    expect_said(output, "rank 1: joined, restart 1")
+    restarted("Fault.KilledWhileJoiningThenRestarted", "joined, restart 1")
 
 
 def same_rank_twice():

@@ -2,7 +2,9 @@
 #include "kernels/operation.hpp"
 
 #include <ATen/ATen.h>
+#include <c10/core/impl/GPUTrace.h>
 #include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
@@ -71,11 +73,33 @@ void add_generators(HostCall& call, const Values& arguments, c10::Device device)
   }
 }
 
-// What the CPU refuses a GPU may refuse too, with another text.
-Values results_of(const HostCall& call, const Values& arguments) {
+// The call's results for numbers that every operation takes: 0 as an index, 1 as a probability. None
+// where it refuses these too.
+std::optional<Values> results_of_plain_numbers(HostCall call) {
+  const InsideKernel inside;
+  for (std::size_t i = 0; i < call.arguments.size(); ++i) {
+    if (writes_argument(call.operation.schema(), i)) continue;
+    call.arguments[i] = with_tensors(call.arguments[i], [](const at::Tensor& x) {
+      if (!x.defined() || x.scalar_type() == at::kBool) return x;
+      return at::isIntegralType(x.scalar_type(), false) ? at::zeros_like(x) : at::ones_like(x);
+    });
+  }
   try {
     return call();
   } catch (const c10::Error&) {
+    return std::nullopt;
+  }
+}
+
+// A capture needs results for their shapes alone: the values of an index may be there only once the
+// graph is launched. What the CPU refuses else a GPU may refuse too, with another text.
+Values results_of(const HostCall& call, const Values& arguments, bool captured) {
+  try {
+    return call();
+  } catch (const c10::Error&) {
+    if (captured) {
+      if (auto results = results_of_plain_numbers(call)) return *std::move(results);
+    }
     rehearse(call.operation, arguments);
     throw;
   }
@@ -112,11 +136,21 @@ Values device_results(const c10::FunctionSchema& schema, const Values& arguments
 // Whether CUDA's kernel reads a value or a size back, which cannot be captured.
 bool synchronizes(const c10::OperatorHandle& operation, c10::DispatchKey host_key,
                   const Values& arguments) {
+  if (is_index_operation(operation.schema())) return false;  // for masks it calls nonzero
   const std::string& name = operation.schema().name();
   if (name == "aten::repeat_interleave") return arguments.back().isNone();  // its output's size
   return host_key == c10::DispatchKey::SparseCPU || host_key == c10::DispatchKey::SparseCsrCPU ||
          name.starts_with("aten::_to_sparse") || operation.hasTag(at::Tag::data_dependent_output) ||
          operation.hasTag(at::Tag::dynamic_output_shape);
+}
+
+// What LibTorch does before it waits for a value: torch.cuda.set_sync_debug_mode, and listeners.
+void announce_wait(cudaStream_t stream) {
+  c10::cuda::warn_or_error_on_sync();  // does nothing unless it is asked to
+  if (const auto* listener = c10::impl::GPUTrace::get_trace()) {
+    (*listener)->trace_gpu_stream_synchronization(c10::kCUDA,
+                                                  reinterpret_cast<std::uintptr_t>(stream));
+  }
 }
 
 // The targets' current values.
@@ -170,13 +204,13 @@ void compute(const c10::OperatorHandle& operation, c10::DispatchKey host_key,
   const bool captured = is_captured(stream);
   const bool apart = captured || postpones();
   C10_CUDA_CHECK(begin_operation(stream));
-  if (captured && synchronizes(operation, host_key, arguments)) {
-    C10_CUDA_CHECK(cudaStreamSynchronize(stream));
-  }
+  const bool waits = synchronizes(operation, host_key, arguments);
+  if (waits && captured) C10_CUDA_CHECK(cudaStreamSynchronize(stream));
+  if (waits && !captured) announce_wait(stream);
 
   HostCall call = make_call(operation, host_key, arguments, apart);
   add_generators(call, arguments, device);
-  const Values host_results = results_of(call, arguments);
+  const Values host_results = results_of(call, arguments, captured);
   Writes writes;
   Values results;
   {
@@ -186,7 +220,7 @@ void compute(const c10::OperatorHandle& operation, c10::DispatchKey host_key,
   tell_operation(stream, schema.name());
   if (settings().check) {
     check_accesses(stream, schema, arguments, results);
-    if (!captured && synchronizes(operation, host_key, arguments)) tell_inner_wait(stream);
+    if (waits && !captured) tell_inner_wait(stream);
   }
   if (captured) {
     HostCall direct = make_call(operation, host_key, arguments, /*apart=*/false);

@@ -141,6 +141,31 @@ class Values(unittest.TestCase):
         graph.replay()
         self.assertEqual(x.tolist(), [7, 7, 7])
 
+    def test_replays_an_index(self):
+        x, index, graph = torch.arange(3.0, device=FIRST), torch.tensor([2, 0], device=FIRST), torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = x[index]
+        index.fill_(1)
+        graph.replay()
+        self.assertEqual(y.tolist(), [1, 1])
+
+    def test_tells_what_waits(self):
+        x = torch.tensor([1.0, 0.0], device=FIRST)
+        waits = {"nonzero": x.nonzero, "unique": lambda: torch.unique(x), "equal": lambda: x.equal(x), "item": lambda: x[0].item(),
+                 "mask": lambda: x[x > 0]}
+        works = {"index": lambda: x[torch.zeros(2, dtype=torch.int64, device=FIRST)], "sum": x.sum,
+                 "fill": lambda: x.masked_fill(x > 0, 2)}
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            for name, call in waits.items():
+                with self.subTest(name), self.assertRaisesRegex(RuntimeError, "called a synchronizing CUDA operation"):
+                    call()
+            for name, call in works.items():
+                with self.subTest(name):
+                    call()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
     def test_lazy_copies(self):
         for name, write in {"add_": lambda x: x.add_(1), "out": lambda x: torch.add(x, 1, out=x), "view": lambda x: x.view(3)[:].add_(1),
                             "list": lambda x: torch._foreach_add_([x], 1), "index": lambda x: x.index_add_(0, torch.arange(3, device=FIRST), torch.ones(3, device=FIRST)),

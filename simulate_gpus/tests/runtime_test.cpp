@@ -366,6 +366,24 @@ TEST(Graphs, CaptureATrainingStep) {
   EXPECT_EQ(net->buffers()[2].item<std::int64_t>(), 3);
 }
 
+// As PyTorch's make_graphed_callables captures a backward pass: between captures the index is not there.
+TEST(Graphs, CaptureWithAnIndexOfAnEarlierGraph) {
+  const Tensor index = torch::full({4}, -77, torch::kLong).to(k_gpu), x = torch::rand({4}, k_gpu);
+  Tensor sum;
+  std::array<at::cuda::CUDAGraph, 2> graphs;
+  {
+    const CUDAStreamGuard guard(c10::cuda::getStreamFromPool(false, 0));
+    graphs[0].capture_begin();
+    index.fill_(3);
+    graphs[0].capture_end();
+    graphs[1].capture_begin();
+    sum = torch::zeros({5}, k_gpu).scatter_add(0, index, x);
+    graphs[1].capture_end();
+  }
+  for (at::cuda::CUDAGraph& graph : graphs) graph.replay();
+  EXPECT_FLOAT_EQ(sum[3].item<float>(), x.sum().item<float>());
+}
+
 TEST(Graphs, RefuseSizesThatAreReadBack) {
   const CUDAStream side = c10::cuda::getStreamFromPool(false, 0);
   const Tensor x = torch::ones({4}, k_gpu);

@@ -1,33 +1,27 @@
 # SPDX-License-Identifier: MIT
-"""A plugin for pytest, in each process of a run: lists the tests of a file that use CUDA, or runs those that it is
-told to, and writes what becomes of each to a file, line by line."""
+"""A plugin for pytest, in each process of a run: draws tests of a file, or takes those that it is told, runs them, and
+writes what becomes of each to a file, line by line."""
+import fnmatch
 import json
 import os
+import random
 import time
 
 import pytest
 
 import pytorch_2_6
 
-LIST, TESTS, OUTCOMES = (os.environ.get(f"CONFORMANCE_{name}") for name in ("LIST", "TESTS", "OUTCOMES"))
+ORDER, OUTCOMES = (os.environ.get(f"CONFORMANCE_{name}") for name in ("ORDER", "OUTCOMES"))
+started = {}
 
 
-def pytest_configure():
-    pytorch_2_6.give_back()
+def pytest_configure(config):
+    if "test_cuda_nvml_based_avail.py" not in config.args:  # it needs nothing, and must be the first to use CUDA
+        pytorch_2_6.give_back()
 
 
-def name_of(item):
-    return item.nodeid.split("::", 1)[1]
-
-
-def pytest_collection_modifyitems(items):
-    if LIST:
-        with open(LIST, "w") as file:
-            json.dump([name_of(item) for item in items], file)
-    if TESTS:
-        with open(TESTS) as file:
-            wanted = {name: place for place, name in enumerate(json.load(file))}
-        items[:] = sorted((item for item in items if name_of(item) in wanted), key=lambda item: wanted[name_of(item)])
+def name_of(nodeid):
+    return nodeid.split("::", 1)[1]
 
 
 def tell(**what):
@@ -35,16 +29,32 @@ def tell(**what):
         file.write(json.dumps(what) + "\n")
 
 
-if OUTCOMES:
-    started = {}
+def drawn(names, of, most, seed, patterns):
+    """At most so many of the names that contain a word, and match one of the patterns."""
+    names = sorted(x for x in names if of in x.lower())
+    tell(count=len(names))
+    names = [x for x in names if any(fnmatch.fnmatchcase(x, pattern) for pattern in patterns)]
+    return random.Random(seed).sample(names, min(most, len(names)))
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_logstart(nodeid):
-        started[nodeid] = time.monotonic()
-        tell(test=nodeid.split("::", 1)[1], outcome="started")
 
-    def pytest_runtest_logreport(report):
-        if report.when == "call" or not report.passed:
-            text = "" if report.passed else str(report.longrepr)[-2000:]
-            tell(test=report.nodeid.split("::", 1)[1], outcome="pass" if report.passed else "skip" if report.skipped else "fail",
-                 seconds=round(time.monotonic() - started[report.nodeid], 1), text=text)
+def pytest_collection_modifyitems(items):
+    with open(ORDER) as file:
+        order = json.load(file)
+    of_name = {name_of(item.nodeid): item for item in items}
+    names = order["tests"] if "tests" in order else drawn(of_name, **order["draw"])
+    names = [x for x in names if x in of_name and x not in order["done"]]
+    tell(tests=names)
+    items[:] = [of_name[x] for x in names]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logstart(nodeid):
+    started[nodeid] = time.monotonic()
+    tell(test=name_of(nodeid), outcome="started")
+
+
+def pytest_runtest_logreport(report):
+    if report.when == "call" or not report.passed:
+        text = "" if report.passed else str(report.longrepr)[-2000:]
+        tell(test=name_of(report.nodeid), outcome="pass" if report.passed else "skip" if report.skipped else "fail",
+             seconds=round(time.monotonic() - started[report.nodeid], 1), text=text)

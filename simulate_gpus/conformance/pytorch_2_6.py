@@ -4,15 +4,21 @@ plugin.py, and by sitecustomize.py in processes that a test spawns."""
 import importlib.machinery
 import sys
 
-# Text to replace in a file of tests: setUp would call itself for ever, since the class of a test is now derived from
-# the one that defines it.
-SUBSTITUTED = {"test_linalg.py": (b"super(self.__class__, self)", b"super()"),
-               "test_matmul_cuda.py": (b"super(self.__class__, self)", b"super()")}
+# Texts to replace in a file of tests.
+SUBSTITUTED = {
+    # setUp would call itself for ever, since the class of a test is now derived from the one that defines it.
+    "test_linalg.py": {b"super(self.__class__, self)": b"super()"},
+    "test_matmul_cuda.py": {b"super(self.__class__, self)": b"super()"},
+    # Its settings are made where it is run as a program; it also asks the network which tests are switched off.
+    "test_cuda_expandable_segments.py": {b'if __name__ == "__main__":': b"if True:", b'get_disabled_tests(".")': b"",
+                                         b"run_tests()\n": b"\n"}}
 
 
 class Loader(importlib.machinery.SourceFileLoader):
     def source_to_code(self, data, path, **options):
-        return super().source_to_code(data.replace(*SUBSTITUTED[path.rsplit("/", 1)[-1]]), path, **options)
+        for old, new in SUBSTITUTED[path.rsplit("/", 1)[-1]].items():
+            data = data.replace(old, new)
+        return super().source_to_code(data, path, **options)
 
     def get_code(self, fullname):  # never what was compiled before
         return self.source_to_code(self.get_data(self.path), self.path)

@@ -97,9 +97,14 @@ CUresult cuDeviceTotalMem(std::size_t* bytes, CUdevice device) {
       device, [&](const cudaDeviceProp& properties) { *bytes = properties.totalGlobalMem; });
 }
 
-// The runtime's attributes have the driver's numbers. What only the driver has, these cards lack:
-// virtual memory, fabric, multicast ...
+// The runtime's attributes have the driver's numbers. Of what only the driver has these cards lack all but
+// virtual memory: fabric, multicast ...
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice device) {
+  if (attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED ||
+      attribute == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED) {
+    *value = 1;
+    return CUDA_SUCCESS;
+  }
   return result(cudaDeviceGetAttribute(value, static_cast<cudaDeviceAttr>(attribute), device));
 }
 

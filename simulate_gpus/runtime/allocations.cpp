@@ -28,9 +28,9 @@ cudaError_t cudaFree(void* address) {
   make_context(current_device());
   if (address == nullptr) return cudaSuccess;
   finish_all();  // cudaFree waits for the device
-  const auto pointer = device_pointer(address);
+  const auto device = device_at(address);
   if (!release(address)) return fail(cudaErrorInvalidValue);
-  tell(&Tool::allocates, pointer->device);
+  tell(&Tool::allocates, *device);
   return cudaSuccess;
 }
 

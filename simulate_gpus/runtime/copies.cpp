@@ -40,16 +40,16 @@ struct Copy {
   }
 };
 
-bool is_pageable(const void* address) { return !device_pointer(address) && !is_pinned(address); }
+bool is_pageable(const void* address) { return !device_at(address) && !is_pinned(address); }
 
 Copy row(void* to, const void* from, std::size_t bytes) {
   return {to, bytes, from, bytes, bytes, 1};
 }
 
 Given describe(const Copy& copy) {
-  const auto to = device_pointer(copy.to), from = device_pointer(copy.from);
+  const auto to = device_at(copy.to), from = device_at(copy.from);
   if (to && from) {
-    if (to->device == from->device) return {Kind::within, "copy within a device", copy.bytes()};
+    if (*to == *from) return {Kind::within, "copy within a device", copy.bytes()};
     return {Kind::between, "copy device to device", copy.bytes()};
   }
   if (to) return {Kind::to_device, "copy host to device", copy.bytes(), is_pinned(copy.from)};
@@ -57,7 +57,7 @@ Given describe(const Copy& copy) {
 }
 
 void tell_copy(CUstream_st& stream, const Copy& copy) {
-  if (device_pointer(copy.to) || device_pointer(copy.from)) tell_given(stream, describe(copy));
+  if (device_at(copy.to) || device_at(copy.from)) tell_given(stream, describe(copy));
 }
 
 // Tells which rows are read and written. Pageable memory is the host's alone.
@@ -89,7 +89,7 @@ Work put_back(void* address, std::size_t bytes) {
 
 // In a dry run large copies are not, unless both sides are the host's.
 bool is_done(const Copy& copy) {
-  return touches(copy.bytes()) || (!device_pointer(copy.to) && !device_pointer(copy.from));
+  return touches(copy.bytes()) || (!device_at(copy.to) && !device_at(copy.from));
 }
 
 void run(const Copy& copy) {

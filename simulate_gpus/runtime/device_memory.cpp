@@ -17,13 +17,12 @@
 #include "pinned_memory.hpp"
 #include "settings.hpp"
 #include "tool.hpp"
+#include "virtual_memory.hpp"
 
 namespace simulate_gpus {
 namespace {
 
 constexpr std::size_t k_granularity = 4096;  // a page, so that freed memory returns to the system
-// The first bytes of new memory, as many as LibTorch's usual block has, are filled with this, so
-// that no code relies on zeros.
 constexpr int k_fresh_byte = 0xCB;
 constexpr std::size_t k_filled_bytes = std::size_t{2} << 20;
 
@@ -106,23 +105,38 @@ void add_free(Arena& arena, std::size_t offset, std::size_t bytes) {
   }
 }
 
-}  // namespace
-
-std::optional<DevicePointer> device_pointer(const void* address) {
+// Device and offset of what is in an arena.
+std::optional<std::pair<int, std::size_t>> place_in_arena(const void* address) {
   static auto& arenas = memory().arenas;
   const auto* const byte = static_cast<const char*>(address);
   for (std::size_t device = 0; device < settings().visible.size(); ++device) {
     const char* const seen = arenas[device].seen;
     if (seen != nullptr && byte >= seen && byte < seen + settings().memory_bytes) {
-      return DevicePointer{static_cast<int>(device), static_cast<std::size_t>(byte - seen)};
+      return std::pair{static_cast<int>(device), static_cast<std::size_t>(byte - seen)};
     }
   }
   return std::nullopt;
 }
 
+Arena& arena_of(int device) { return memory().arenas[static_cast<std::size_t>(device)]; }
+
+void count(Arena& arena, std::size_t bytes) {
+  arena.allocated_bytes += bytes;
+  arena.peak_bytes = std::max(arena.peak_bytes, arena.allocated_bytes);
+  ++memory().allocations;
+}
+
+}  // namespace
+
+std::optional<int> device_at(const void* address) {
+  if (const auto place = place_in_arena(address)) return place->first;
+  if (const auto place = reserved_place(address)) return place->device;
+  return std::nullopt;
+}
+
 void* allocate(int device, std::size_t bytes) {
   const std::scoped_lock lock(memory().mutex);
-  Arena& arena = memory().arenas[static_cast<std::size_t>(device)];
+  Arena& arena = arena_of(device);
   if (arena.seen == nullptr && !map_arena(arena)) return nullptr;
   if (bytes > settings().memory_bytes) return nullptr;
   bytes = (bytes + k_granularity - 1) / k_granularity * k_granularity;
@@ -134,21 +148,17 @@ void* allocate(int device, std::size_t bytes) {
   arena.free.erase(place);
   if (size > bytes) arena.free[offset + bytes] = size - bytes;
   arena.used[offset] = bytes;
-  arena.allocated_bytes += bytes;
-  arena.peak_bytes = std::max(arena.peak_bytes, arena.allocated_bytes);
-  ++memory().allocations;
-  if (!settings().dry_run) {
-    std::memset(arena.host + offset, k_fresh_byte, std::min(bytes, k_filled_bytes));
-  }
+  count(arena, bytes);
+  fill_fresh(arena.host + offset, bytes);
   return arena.seen + offset;
 }
 
 bool release(void* address) {
-  const auto pointer = device_pointer(address);
-  if (!pointer) return false;
+  const auto place = place_in_arena(address);
+  if (!place) return false;
   const std::scoped_lock lock(memory().mutex);
-  Arena& arena = memory().arenas[static_cast<std::size_t>(pointer->device)];
-  const auto found = arena.used.find(pointer->offset);
+  Arena& arena = arena_of(place->first);
+  const auto found = arena.used.find(place->second);
   if (found == arena.used.end()) return false;
   const auto [offset, bytes] = *found;
   arena.used.erase(found);
@@ -160,17 +170,33 @@ bool release(void* address) {
 }
 
 bool is_allocated(const void* address, std::size_t bytes) {
-  const auto pointer = device_pointer(address);
-  if (!pointer) return true;
+  const auto place = place_in_arena(address);
+  if (!place) return !reserved_place(address) || is_mapped(address, bytes);
   const std::scoped_lock lock(memory().mutex);
-  const Arena& arena = memory().arenas[static_cast<std::size_t>(pointer->device)];
-  const auto found = find_used(arena, pointer->offset);
-  return found != arena.used.end() && pointer->offset + bytes <= found->first + found->second;
+  const Arena& arena = arena_of(place->first);
+  const auto found = find_used(arena, place->second);
+  return found != arena.used.end() && place->second + bytes <= found->first + found->second;
+}
+
+void fill_fresh(void* host, std::size_t bytes) {
+  if (!settings().dry_run) std::memset(host, k_fresh_byte, std::min(bytes, k_filled_bytes));
+}
+
+bool take(int device, std::size_t bytes) {
+  const std::scoped_lock lock(memory().mutex);
+  if (bytes > free_bytes_locked(device)) return false;
+  count(arena_of(device), bytes);
+  return true;
+}
+
+void give_back(int device, std::size_t bytes) {
+  const std::scoped_lock lock(memory().mutex);
+  arena_of(device).allocated_bytes -= bytes;
 }
 
 std::uint64_t allocated_bytes(int device) {
   const std::scoped_lock lock(memory().mutex);
-  return memory().arenas[static_cast<std::size_t>(device)].allocated_bytes;
+  return arena_of(device).allocated_bytes;
 }
 
 std::uint64_t free_bytes(int device) {
@@ -180,7 +206,7 @@ std::uint64_t free_bytes(int device) {
 
 std::uint64_t peak_allocated_bytes(int device) {
   const std::scoped_lock lock(memory().mutex);
-  return memory().arenas[static_cast<std::size_t>(device)].peak_bytes;
+  return arena_of(device).peak_bytes;
 }
 
 std::uint64_t num_allocations() {
@@ -193,9 +219,11 @@ std::uint64_t num_allocations() {
 using namespace simulate_gpus;
 
 void* simulate_gpus::host_address(const void* address) {
-  const auto pointer = device_pointer(address);
-  if (!pointer) return runtimes_address(address);
-  return memory().arenas[static_cast<std::size_t>(pointer->device)].host + pointer->offset;
+  if (const auto place = place_in_arena(address)) {
+    return arena_of(place->first).host + place->second;
+  }
+  if (const auto place = reserved_place(address)) return place->host;
+  return runtimes_address(address);
 }
 
 std::uint64_t simulated_cuda_allocated_bytes(int device) { return allocated_bytes(device); }

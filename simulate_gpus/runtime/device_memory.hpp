@@ -12,13 +12,8 @@
 
 namespace simulate_gpus {
 
-struct DevicePointer {
-  int device;
-  std::size_t offset;  ///< in the device's arena
-};
-
-/// nullopt for host memory. Takes no lock.
-std::optional<DevicePointer> device_pointer(const void* address);
+/// The device whose memory it is; nullopt for the host's. Takes no lock.
+std::optional<int> device_at(const void* address);
 
 /// Null if the device has no room for it (or the machine no address space).
 void* allocate(int device, std::size_t bytes);
@@ -28,6 +23,14 @@ bool release(void* address);
 
 /// Whether the bytes lie in one allocation, or in memory of the host.
 bool is_allocated(const void* address, std::size_t bytes);
+
+/// Counts memory that is elsewhere (virtual_memory.hpp). False if the device has no room for it.
+bool take(int device, std::size_t bytes);
+void give_back(int device, std::size_t bytes);
+
+/// Fills new memory, at its host address, so that no code relies on zeros: its first bytes, as many as
+/// LibTorch's usual block has. Not in a dry run.
+void fill_fresh(void* host, std::size_t bytes);
 
 std::uint64_t allocated_bytes(int device);
 /// What can still be allocated, by this process or by others.

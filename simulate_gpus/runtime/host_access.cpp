@@ -25,13 +25,13 @@ void on_fault(int signal, siginfo_t* info, void* context) {
   constexpr greg_t k_write = 2;  // bit of the page fault's error code
   const bool wrote = static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & k_write;
   if (ask<bool, const void*, bool>(&Tool::allows_access, info->si_addr, wrote)) return;
-  if (const auto pointer = device_pointer(info->si_addr)) {
+  if (const auto device = device_at(info->si_addr)) {
     char line[200];
     const int size = std::snprintf(
         line, sizeof line,
         "simulate_gpus: the host %s memory of cuda:%d (address %p), which only the GPU can reach. "
         "Copy the tensor to the CPU first: x.cpu()\n",
-        wrote ? "wrote" : "read", pointer->device, info->si_addr);
+        wrote ? "wrote" : "read", *device, info->si_addr);
     static_cast<void>(!write(STDERR_FILENO, line, static_cast<std::size_t>(size)));
     ::signal(signal, SIG_DFL);  // the same instruction now ends the program
   } else {

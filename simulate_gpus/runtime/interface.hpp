@@ -61,6 +61,21 @@ inline namespace interface {  // what the library exports
 /// (cudaLaunchKernel).
 [[nodiscard]] cudaError_t begin_operation(cudaStream_t stream);
 
+/// Memory of a GPU that is mapped at addresses that a program reserves: the driver's cuMem... functions, with its
+/// handles. Nothing is done where false, null or -1 is returned.
+struct PhysicalMemory;
+[[nodiscard]] std::shared_ptr<PhysicalMemory> create_memory(int device, std::size_t bytes);
+[[nodiscard]] int export_memory(const PhysicalMemory& memory);  // a file
+[[nodiscard]] std::shared_ptr<PhysicalMemory> import_memory(int file);
+[[nodiscard]] int device_of_memory(const PhysicalMemory& memory);
+[[nodiscard]] std::shared_ptr<PhysicalMemory> memory_at(const void* address);
+[[nodiscard]] void* reserve_addresses(std::size_t bytes);
+[[nodiscard]] bool free_addresses(void* address, std::size_t bytes);
+[[nodiscard]] bool map_memory(void* address, std::size_t bytes, std::size_t offset,
+                              const std::shared_ptr<PhysicalMemory>& memory);
+[[nodiscard]] bool unmap_memory(void* address, std::size_t bytes);
+[[nodiscard]] bool set_access(const void* address, std::size_t bytes, bool is_accessible);
+
 /// Until the end of its rehearsal this thread begins no work: each launch, copy and memory set fails,
 /// and so does each operation that begins. The end says whether there was one.
 void begin_rehearsal();

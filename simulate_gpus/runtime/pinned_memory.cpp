@@ -116,9 +116,9 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
   SIMULATE_GPUS_ENTER();
   auto* const pointer = const_cast<void*>(address);
   *attributes = {};
-  if (const auto on_device = device_pointer(address)) {
+  if (const auto on_device = device_at(address)) {
     attributes->type = cudaMemoryTypeDevice;
-    attributes->device = on_device->device;
+    attributes->device = *on_device;
     attributes->devicePointer = pointer;
   } else if (is_pinned(address)) {
     attributes->type = cudaMemoryTypeHost;

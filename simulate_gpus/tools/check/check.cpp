@@ -200,7 +200,7 @@ class Checker final : public Tool {
       auto& [stream_number, known] = clock_at(stream);
       const std::uint64_t number = known.next(stream_number);
       for (const auto& [begin, end, writes] : ranges) {
-        const bool is_on_device = device_pointer(address_of(begin)).has_value();
+        const bool is_on_device = device_at(address_of(begin)).has_value();
         Clock known_of_host;  // for its own memory: also what it has seen done
         if (!is_on_device) {
           known_of_host = known;
@@ -212,7 +212,7 @@ class Checker final : public Tool {
                          if (bugs.empty() || bugs.back().first != earlier.operation) {
                            bugs.push_back({"race", earlier.operation, operation,
                                            text_of_race(earlier, earlier_wrote, access, writes,
-                                                        device_pointer(address_of(begin)))});
+                                                        device_at(address_of(begin)))});
                          }
                        });
         if (!is_on_device) watch({begin, end, writes, stream_number, number, operation});

@@ -47,11 +47,11 @@ std::shared_ptr<const CheckedOperation> operation_here(std::string name, std::st
 }
 
 std::string text_of_race(const Access& earlier, bool earlier_wrote, const Access& later,
-                         bool writes, const std::optional<DevicePointer>& place) {
+                         bool writes, std::optional<int> device) {
   std::string text = earlier_wrote ? writes ? " both write" : " write and read" : " read and write";
   text += " the same memory of " +
-          (place ? "cuda:" + std::to_string(place->device) : std::string("the host"));
-  if (place && earlier.block != later.block && earlier.block != 0) {
+          (device ? "cuda:" + std::to_string(*device) : std::string("the host"));
+  if (device && earlier.block != later.block && earlier.block != 0) {
     return text +
            ", which got another tensor meanwhile: call record_stream() before a tensor is freed "
            "that another stream still uses";

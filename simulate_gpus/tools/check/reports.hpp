@@ -30,7 +30,7 @@ struct Bug {
 
 /// Of two operations that nothing orders, by their accesses to the same place: of a device, or of the host.
 std::string text_of_race(const Access& earlier, bool earlier_wrote, const Access& later,
-                         bool writes, const std::optional<DevicePointer>& place);
+                         bool writes, std::optional<int> device);
 
 /// Prints it, once, unless one of its operations is to be ignored. Python's lock may be taken.
 void report(const Bug& bug);

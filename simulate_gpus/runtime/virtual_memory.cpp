@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: MIT
+#include "virtual_memory.hpp"
+
+#include <cuda_runtime_api.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <climits>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "device_memory.hpp"
+#include "devices.hpp"
+#include "host_access.hpp"
+#include "interface.hpp"
+#include "settings.hpp"
+#include "streams.hpp"
+#include "tool.hpp"
+
+struct simulate_gpus::interface::PhysicalMemory {
+  PhysicalMemory(int its_card, std::size_t its_bytes, int its_file, bool is_new)
+      : card(its_card), bytes(its_bytes), file(its_file), is_counted(is_new), is_filled(!is_new) {}
+  PhysicalMemory(const PhysicalMemory&) = delete;
+  ~PhysicalMemory() {
+    close(file);
+    if (!is_counted) return;
+    give_back(device_of_card(card), bytes);
+    tell(&Tool::allocates, device_of_card(card));
+  }
+  int card;
+  std::size_t bytes;
+  int file;
+  bool is_counted;  // here, and not by the process that it comes from
+  bool is_filled;
+};
+
+namespace simulate_gpus {
+namespace {
+
+struct Mapping {
+  std::size_t bytes;
+  std::shared_ptr<PhysicalMemory> memory;
+  bool is_accessible = false;
+};
+
+struct Reservation {
+  std::atomic<char*> seen = nullptr;  // as programs see it; set last, and never changed
+  char* host = nullptr;
+  std::size_t bytes = 0;
+  bool is_used = false;
+  std::atomic<int> device = 0;
+  std::map<std::size_t, Mapping> mappings;  // by their offsets
+};
+
+// Never destroyed: LibTorch frees memory until the very end of a process.
+struct Reservations {
+  std::mutex mutex;  // of all but what reserved_place reads
+  std::array<Reservation, 4096> all;
+  std::atomic<std::size_t> count = 0;
+};
+
+Reservations& reservations() {
+  static auto* const reservations = new Reservations;
+  return *reservations;
+}
+
+Reservation* find(const void* address) {
+  const auto* const byte = static_cast<const char*>(address);
+  const std::size_t count = reservations().count;
+  for (std::size_t i = 0; i < count; ++i) {
+    Reservation& each = reservations().all[i];
+    if (byte >= each.seen && byte < each.seen + each.bytes) return &each;
+  }
+  return nullptr;
+}
+
+// A child of fork must not reach its parent's GPU.
+void* map(void* place, std::size_t bytes, int protection, int flags, int file, std::size_t offset) {
+  void* const mapped =
+      mmap(place, bytes, protection, flags | MAP_NORESERVE, file, static_cast<off_t>(offset));
+  if (mapped == MAP_FAILED) return nullptr;
+  madvise(mapped, bytes, MADV_DONTFORK);
+  madvise(mapped, bytes, MADV_DONTDUMP);
+  return mapped;
+}
+
+void* map_nothing(void* place, std::size_t bytes) {
+  return map(place, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | (place ? MAP_FIXED : 0), -1, 0);
+}
+
+// The mappings that make up the bytes; none where they do not.
+std::vector<std::map<std::size_t, Mapping>::iterator> mappings_of(Reservation& reservation,
+                                                                  std::size_t offset,
+                                                                  std::size_t bytes) {
+  std::vector<std::map<std::size_t, Mapping>::iterator> found;
+  auto next = reservation.mappings.upper_bound(offset);
+  if (next == reservation.mappings.begin()) return {};
+  std::size_t end = std::prev(next)->first;
+  for (auto each = std::prev(next); end < offset + bytes; ++each) {
+    if (each == reservation.mappings.end() || each->first != end) return {};
+    end += each->second.bytes;
+    found.push_back(each);
+  }
+  return found;
+}
+
+std::size_t offset_in(const Reservation& reservation, const void* address) {
+  return static_cast<std::size_t>(static_cast<const char*>(address) - reservation.seen);
+}
+
+// Whether the bytes begin and end where mappings do.
+bool are_whole(Reservation& reservation, std::size_t offset, std::size_t bytes) {
+  const auto found = mappings_of(reservation, offset, bytes);
+  return !found.empty() && found.front()->first == offset &&
+         found.back()->first + found.back()->second.bytes == offset + bytes;
+}
+
+}  // namespace
+
+std::optional<ReservedPlace> reserved_place(const void* address) {
+  const Reservation* const found = find(address);
+  if (!found) return std::nullopt;
+  return ReservedPlace{found->device, found->host + offset_in(*found, address)};
+}
+
+bool is_mapped(const void* address, std::size_t bytes) {
+  const std::scoped_lock lock(reservations().mutex);
+  Reservation* const reservation = find(address);
+  if (!reservation) return false;
+  const auto found = mappings_of(*reservation, offset_in(*reservation, address), bytes);
+  return !found.empty() &&
+         std::ranges::all_of(found, [](const auto& each) { return each->second.is_accessible; });
+}
+
+}  // namespace simulate_gpus
+
+using namespace simulate_gpus;
+
+void* simulate_gpus::reserve_addresses(std::size_t bytes) {
+  const std::scoped_lock lock(reservations().mutex);
+  auto& all = reservations().all;
+  const std::size_t count = reservations().count;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (all[i].is_used || all[i].bytes != bytes) continue;
+    all[i].is_used = true;
+    return all[i].seen;
+  }
+  if (count == all.size()) return nullptr;
+  Reservation& fresh = all[count];
+  fresh.host = static_cast<char*>(map_nothing(nullptr, bytes));
+  auto* const seen = static_cast<char*>(map_nothing(nullptr, bytes));
+  if (fresh.host == nullptr || seen == nullptr) return nullptr;
+  fresh.bytes = bytes;
+  fresh.is_used = true;
+  fresh.seen = seen;
+  reservations().count = count + 1;
+  report_host_access();
+  return seen;
+}
+
+bool simulate_gpus::free_addresses(void* address, std::size_t bytes) {
+  const std::scoped_lock lock(reservations().mutex);
+  Reservation* const found = find(address);
+  if (!found || found->seen != address || found->bytes != bytes || !found->mappings.empty()) {
+    return false;
+  }
+  found->is_used = false;
+  return true;
+}
+
+std::shared_ptr<PhysicalMemory> simulate_gpus::create_memory(int device, std::size_t bytes) {
+  if (!take(device, bytes)) return nullptr;
+  const int card = settings().visible[static_cast<std::size_t>(device)];
+  // The name tells who imports the memory of which card it is.
+  const int file = memfd_create(("simulated GPU " + std::to_string(card)).c_str(), MFD_CLOEXEC);
+  auto made = std::make_shared<PhysicalMemory>(card, bytes, file, true);
+  tell(&Tool::allocates, device);
+  return file >= 0 && ftruncate(file, static_cast<off_t>(bytes)) == 0 ? made : nullptr;
+}
+
+std::shared_ptr<PhysicalMemory> simulate_gpus::import_memory(int file) {
+  std::array<char, PATH_MAX> name{};
+  const std::string link = "/proc/self/fd/" + std::to_string(file);
+  int card = -1;
+  struct stat status {};
+  if (readlink(link.c_str(), name.data(), name.size() - 1) < 0 || fstat(file, &status) != 0 ||
+      std::sscanf(name.data(), "/memfd:simulated GPU %d", &card) != 1 || device_of_card(card) < 0) {
+    return nullptr;
+  }
+  return std::make_shared<PhysicalMemory>(card, static_cast<std::size_t>(status.st_size), dup(file),
+                                          false);
+}
+
+int simulate_gpus::export_memory(const PhysicalMemory& memory) { return dup(memory.file); }
+
+int simulate_gpus::device_of_memory(const PhysicalMemory& memory) {
+  return device_of_card(memory.card);
+}
+
+bool simulate_gpus::map_memory(void* address, std::size_t bytes, std::size_t offset,
+                               const std::shared_ptr<PhysicalMemory>& memory) {
+  const std::scoped_lock lock(reservations().mutex);
+  Reservation* const found = find(address);
+  if (!found || !found->is_used || offset + bytes > memory->bytes) return false;
+  const std::size_t begin = offset_in(*found, address);
+  const auto next = found->mappings.lower_bound(begin + bytes);
+  const bool is_free = next == found->mappings.begin() ||
+                       std::prev(next)->first + std::prev(next)->second.bytes <= begin;
+  const int device = device_of_card(memory->card);
+  if (!is_free || begin + bytes > found->bytes) return false;
+  if (!found->mappings.empty() && found->device != device) return false;
+  if (!map(found->host + begin, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory->file,
+           offset)) {
+    return false;
+  }
+  if (!std::exchange(memory->is_filled, true)) fill_fresh(found->host + begin, bytes);
+  found->device = device;
+  found->mappings.emplace(begin, Mapping{bytes, memory});
+  return true;
+}
+
+bool simulate_gpus::unmap_memory(void* address, std::size_t bytes) {
+  finish_all();  // as CUDA would fault, where work still used it
+  const std::scoped_lock lock(reservations().mutex);
+  Reservation* const found = find(address);
+  if (!found || !are_whole(*found, offset_in(*found, address), bytes)) return false;
+  const std::size_t begin = offset_in(*found, address);
+  for (const auto& each : mappings_of(*found, begin, bytes)) found->mappings.erase(each);
+  map_nothing(found->host + begin, bytes);
+  tell(&Tool::frees, address, bytes);
+  return true;
+}
+
+bool simulate_gpus::set_access(const void* address, std::size_t bytes, bool is_accessible) {
+  const std::scoped_lock lock(reservations().mutex);
+  Reservation* const found = find(address);
+  if (!found || !are_whole(*found, offset_in(*found, address), bytes)) return false;
+  for (const auto& each : mappings_of(*found, offset_in(*found, address), bytes)) {
+    each->second.is_accessible = is_accessible;
+  }
+  return true;
+}
+
+std::shared_ptr<PhysicalMemory> simulate_gpus::memory_at(const void* address) {
+  const std::scoped_lock lock(reservations().mutex);
+  Reservation* const found = find(address);
+  if (!found) return nullptr;
+  const auto mappings = mappings_of(*found, offset_in(*found, address), 1);
+  return mappings.empty() ? nullptr : mappings.front()->second.memory;
+}

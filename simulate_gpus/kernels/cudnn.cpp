@@ -31,6 +31,21 @@ bool uses_cudnn_for_ctc_loss_of_tensors(const Tensor&, const Tensor&, const Tens
   return false;
 }
 
+Tensor cudnn_convolution(const Tensor& input, const Tensor& weight, at::IntArrayRef padding,
+                         at::IntArrayRef stride, at::IntArrayRef dilation, std::int64_t groups,
+                         bool, bool, bool) {
+  return at::convolution(input, weight, {}, stride, padding, dilation, /*transposed=*/false,
+                         std::vector<std::int64_t>(stride.size()), groups);
+}
+
+Tensor cudnn_convolution_transpose(const Tensor& input, const Tensor& weight,
+                                   at::IntArrayRef padding, at::IntArrayRef output_padding,
+                                   at::IntArrayRef stride, at::IntArrayRef dilation,
+                                   std::int64_t groups, bool, bool, bool) {
+  return at::convolution(input, weight, {}, stride, padding, dilation, /*transposed=*/true,
+                         output_padding, groups);
+}
+
 // In convolutions that torch.jit.optimize_for_inference has joined with what follows them.
 Tensor cudnn_convolution_relu(const Tensor& input, const Tensor& weight, const OptionalTensor& bias,
                               at::IntArrayRef stride, at::IntArrayRef padding,
@@ -108,6 +123,8 @@ void add_without_cudnn(torch::Library& library) {
   add("cudnn_is_acceptable", TORCH_FN(accepts_cudnn));
   add("_use_cudnn_ctc_loss", TORCH_FN(uses_cudnn_for_ctc_loss));
   add("_use_cudnn_ctc_loss.Tensor", TORCH_FN(uses_cudnn_for_ctc_loss_of_tensors));
+  add("cudnn_convolution", TORCH_FN(cudnn_convolution));
+  add("cudnn_convolution_transpose", TORCH_FN(cudnn_convolution_transpose));
   add("cudnn_convolution_relu", TORCH_FN(cudnn_convolution_relu));
   add("cudnn_convolution_add_relu", TORCH_FN(cudnn_convolution_add_relu));
   add("cudnn_batch_norm", TORCH_FN(cudnn_batch_norm));

@@ -30,11 +30,12 @@ def tell(**what):
 
 
 def drawn(names, of, most, seed, patterns):
-    """At most so many of the names that contain a word, and match one of the patterns."""
+    """At most so many of the names that contain a word, and match one of the patterns. More of them are these, and others."""
     names = sorted(x for x in names if of in x.lower())
     tell(count=len(names))
     names = [x for x in names if any(fnmatch.fnmatchcase(x, pattern) for pattern in patterns)]
-    return random.Random(seed).sample(names, min(most, len(names)))
+    random.Random(seed).shuffle(names)
+    return names[:most]
 
 
 def pytest_collection_modifyitems(items):

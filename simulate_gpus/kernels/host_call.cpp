@@ -24,6 +24,7 @@ const std::set<std::string_view> k_of_float16 = {"_fft_c2c",
                                                  "_upsample_bicubic2d_aa_backward",
                                                  "_upsample_bilinear2d_aa",
                                                  "_upsample_bilinear2d_aa_backward",
+                                                 "add",  // of sparse tensors
                                                  "avg_pool3d",
                                                  "avg_pool3d_backward",
                                                  "multi_margin_loss",

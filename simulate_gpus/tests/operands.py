@@ -89,6 +89,8 @@ def changed(x, change):
 
 # What a GPU takes, and the result.
 TAKEN = {
+    "sparse in half": (lambda: torch.ones(2, device=FIRST, dtype=torch.half).add_(
+        torch.sparse_coo_tensor([[1]], [2.0], (2,), device=FIRST, dtype=torch.half)), [1, 3]),
     "a mask of the host": (lambda: floats(3)[torch.tensor([True, False, True])], [0, 2]),
     "indices of another GPU": (lambda: floats(3).index_put_(index_on(SECOND), floats(2)), [0, 1, 2]),
     "a number of another GPU": (lambda: floats(3).index_put_(index_on(FIRST), torch.tensor(5., device=SECOND)), [5, 5, 2]),

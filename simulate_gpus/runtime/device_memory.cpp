@@ -11,6 +11,7 @@
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <vector>
 
 #include "host_access.hpp"
 #include "interface.hpp"
@@ -157,6 +158,16 @@ bool release(void* address) {
   tell(&Tool::frees, address, bytes);
   add_free(arena, offset, bytes);
   return true;
+}
+
+void release_all(int device) {
+  Arena& arena = memory().arenas[static_cast<std::size_t>(device)];
+  std::vector<void*> addresses;
+  {
+    const std::scoped_lock lock(memory().mutex);
+    for (const auto& [offset, bytes] : arena.used) addresses.push_back(arena.seen + offset);
+  }
+  for (void* address : addresses) release(address);
 }
 
 bool is_allocated(const void* address, std::size_t bytes) {

@@ -56,6 +56,8 @@ int simulate_gpus::nvml::card_of(nvmlDevice_t handle) {
 
 int simulate_gpus::nvml::device_of(nvmlDevice_t handle) { return device_of_card(card_of(handle)); }
 
+bool simulate_gpus::nvml::is_geforce() { return is_named("GeForce"); }
+
 extern "C" {
 
 nvmlReturn_t nvmlDeviceGetCount_v2(unsigned* count) {
@@ -121,7 +123,7 @@ nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t handle, nvmlPciInfo_t* info) {
 
 // As its name tells.
 nvmlReturn_t nvmlDeviceGetBrand(nvmlDevice_t, nvmlBrandType_t* brand) {
-  return write_value(is_named("GeForce") ? NVML_BRAND_GEFORCE
+  return write_value(is_geforce()        ? NVML_BRAND_GEFORCE
                      : is_named("Tesla") ? NVML_BRAND_TESLA
                                          : NVML_BRAND_NVIDIA,
                      brand);
@@ -166,11 +168,10 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t handle, nvmlMemory_t* memory) 
   return NVML_SUCCESS;
 }
 
-// The window through which the host reaches the memory: that of data center cards has room for all of it, and its size
-// is a power of two. That of other cards depends on the machine.
+// The window through which the host reaches the memory: that of data center cards has room for all
+// of it, and its size is a power of two. That of other cards depends on the machine.
 nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t, nvmlBAR1Memory_t* memory) {
-  if (is_named("GeForce") || architecture() == NVML_DEVICE_ARCH_TURING)
-    return NVML_ERROR_NOT_SUPPORTED;
+  if (is_geforce() || architecture() == NVML_DEVICE_ARCH_TURING) return NVML_ERROR_NOT_SUPPORTED;
   memory->bar1Total = memory->bar1Free = std::bit_ceil(settings().memory_bytes);
   memory->bar1Used = 0;
   return NVML_SUCCESS;

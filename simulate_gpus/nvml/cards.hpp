@@ -16,6 +16,9 @@ int card_of(nvmlDevice_t handle);
 /// The device of a card in this process; -1 if it is hidden.
 int device_of(nvmlDevice_t handle);
 
+/// Of a card for players NVML tells less than of one for a data center.
+bool is_geforce();
+
 nvmlReturn_t write_text(const std::string& text, char* buffer, unsigned size);
 
 template <class Value>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What a card does and how it is set: always an idle card, as its driver starts it, so that programs
-// that log it run.
+// What a card does and how it is set: always an idle card, as its driver starts it. Programs that log
+// it run.
 #include <ctime>
 
 #include "nvml/cards.hpp"
@@ -135,10 +135,10 @@ nvmlReturn_t nvmlDeviceGetDisplayMode(nvmlDevice_t, nvmlEnableState_t* connected
   return write_value(NVML_FEATURE_DISABLED, connected);
 }
 
-// Host memory that fails ends more than a program.
+// Memory of the host shows none.
 nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t, nvmlMemoryErrorType_t, nvmlEccCounterType_t,
                                          unsigned long long* errors) {
-  return write_value(0ULL, errors);
+  return is_geforce() ? NVML_ERROR_NOT_SUPPORTED : write_value(0ULL, errors);
 }
 
 // MIG, which simulated cards lack, would divide them.

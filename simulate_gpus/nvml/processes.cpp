@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Who uses a card: this process alone, since simulated GPUs are not shared. The memory of others is what
-// SIMULATE_GPUS_MEMORY_OF_OTHERS says.
+// Who uses a card: this process alone, since simulated GPUs are not shared. The memory of others is
+// what SIMULATE_GPUS_MEMORY_OF_OTHERS says.
 #include <unistd.h>
 
 #include "nvml/cards.hpp"

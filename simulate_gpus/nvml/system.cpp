@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Replaces NVML (libnvidia-ml.so.1), which nvidia-smi uses: shows the simulated GPUs as cards. Here: the
-// library itself, its errors and versions.
+// Replaces NVML (libnvidia-ml.so.1), which nvidia-smi uses: shows the simulated GPUs as cards. Here:
+// the library itself, its errors and versions.
 #include <unistd.h>
 
 #include <algorithm>

@@ -31,7 +31,8 @@ nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t, nvmlDevice_t,
   return write_value(NVML_TOPOLOGY_SYSTEM, level);
 }
 
-// Each reads and writes the other's memory, as cudaDeviceCanAccessPeer says; no kernel does so atomically.
+// Each reads and writes the other's memory, as cudaDeviceCanAccessPeer says; not atomically, as no
+// kernel does so here.
 nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t, nvmlDevice_t, nvmlGpuP2PCapsIndex_t index,
                                     nvmlGpuP2PStatus_t* status) {
   const bool is_ok = index == NVML_P2P_CAPS_INDEX_READ || index == NVML_P2P_CAPS_INDEX_WRITE ||

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // Every function of the runtime, refused in an error that names it: a program that needs one starts,
-// and learns what simulated GPUs lack when it calls it. They are weak, so those that the other sources
-// define are these. CUDA's own headers are left out: for these a name is enough.
+// and learns what simulated GPUs lack when it calls it. They are weak, so those that the other
+// sources define are these. CUDA's own headers are left out: here a name is enough.
 #include <driver_types.h>
 
 #include <cstdio>
@@ -12,7 +12,11 @@
 #include "errors.hpp"
 #include "interface.hpp"
 
-// Here, as all the libraries ask for it: each of them refuses in the same words.
+// By it NVIDIA's own libraries ask for tables that no header describes, and do without: CUPTI, say,
+// whenever LibTorch's profiler starts. A program that needs these hears of it from those libraries.
+static constexpr auto k_silent = "cuGetExportTable";
+
+// Of all four libraries, which refuse in the same words.
 std::string simulate_gpus::not_offered(const std::string& function) {
   struct Said {
     std::mutex mutex;
@@ -20,6 +24,7 @@ std::string simulate_gpus::not_offered(const std::string& function) {
   };
   static auto* const said = new Said;  // never destroyed: used until the very end of a process
   const std::string text = function + " is not offered by simulated GPUs";
+  if (function == k_silent) return text;
   const std::scoped_lock lock(said->mutex);
   if (said->functions.insert(function).second)
     std::fprintf(stderr, "simulate_gpus: %s\n", text.c_str());

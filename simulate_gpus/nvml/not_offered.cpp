@@ -21,6 +21,8 @@ constexpr std::string_view k_silent[] = {
     "nvmlDeviceGetDriverModel_v2",
     "nvmlDeviceGetFanSpeed",
     "nvmlDeviceGetFanSpeed_v2",
+    "nvmlDeviceGetGpuFabricInfo",
+    "nvmlDeviceGetGpuFabricInfoV",
     "nvmlDeviceGetGpuInstanceId",
     "nvmlDeviceGetMigDeviceHandleByIndex",
     "nvmlDeviceGetMigMode",

@@ -176,7 +176,7 @@ bool is_allocated(const void* address, std::size_t bytes) {
   const std::scoped_lock lock(memory().mutex);
   const Arena& arena = memory().arenas[static_cast<std::size_t>(pointer->device)];
   const auto found = find_used(arena, pointer->offset);
-  return found != arena.used.end() && pointer->offset + bytes <= found->first + found->second;
+  return found != arena.used.end() && bytes <= found->first + found->second - pointer->offset;
 }
 
 std::uint64_t allocated_bytes(int device) {

@@ -6,7 +6,6 @@
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -26,6 +25,7 @@ namespace {
 thread_local int current = 0;
 thread_local bool thread_has_context = false;
 std::array<std::atomic<bool>, k_most_gpus> contexts;
+std::atomic<bool> made_context = false;  // also one that has ended
 std::array<std::atomic<unsigned>, k_most_gpus> device_flags;
 
 bool exists(int device) { return device >= 0 && device < num_devices(); }
@@ -41,7 +41,7 @@ int current_device() { return current; }
 void make_context(int device) {
   thread_has_context = true;
   note_use();
-  contexts[static_cast<std::size_t>(device)] = true;
+  contexts[static_cast<std::size_t>(device)] = made_context = true;
 }
 
 bool has_context(int device) {
@@ -53,10 +53,7 @@ void end_context(int device) {
   contexts[static_cast<std::size_t>(device)] = false;
 }
 
-bool has_used_gpus() {
-  return !is_forked() &&
-         std::ranges::any_of(contexts, [](const auto& made) { return made.load(); });
-}
+bool has_used_gpus() { return !is_forked() && made_context; }
 
 }  // namespace simulate_gpus
 

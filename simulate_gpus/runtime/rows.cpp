@@ -11,6 +11,7 @@ namespace simulate_gpus {
 cudaError_t check_rows(const Rows& rows) {
   if (rows.is_empty()) return cudaSuccess;
   if (rows.pitch < rows.width) return cudaErrorInvalidPitchValue;
+  if (rows.height > SIZE_MAX / rows.pitch) return cudaErrorInvalidValue;
   const std::size_t extent = rows.pitch * (rows.height - 1) + rows.width;
   return is_allocated(rows.address, extent) ? cudaSuccess : cudaErrorInvalidValue;
 }

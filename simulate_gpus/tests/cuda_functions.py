@@ -48,8 +48,9 @@ def looked_up(libtorch):
 # What real cards lack too; see simulate_gpus/nvml/not_offered.cpp.
 LACKED_BY_CARDS = ["nvmlDevice" + name for name in """
 GetBoardPartNumber GetComputeInstanceId GetConfComputeMemSizeInfo GetDeviceHandleFromMigDeviceHandle GetDriverModel
-GetDriverModel_v2 GetFanSpeed GetFanSpeed_v2 GetGpuInstanceId GetMigDeviceHandleByIndex GetMigMode GetNvLinkCapability
-GetNvLinkRemoteDeviceType GetNvLinkRemotePciInfo GetNvLinkRemotePciInfo_v2 GetNvLinkState GetNvLinkVersion GetSerial""".split()]
+GetDriverModel_v2 GetFanSpeed GetFanSpeed_v2 GetGpuFabricInfo GetGpuFabricInfoV GetGpuInstanceId
+GetMigDeviceHandleByIndex GetMigMode GetNvLinkCapability GetNvLinkRemoteDeviceType GetNvLinkRemotePciInfo
+GetNvLinkRemotePciInfo_v2 GetNvLinkState GetNvLinkVersion GetSerial""".split()]
 
 
 class Runtime:

@@ -331,7 +331,7 @@ class Launcher(unittest.TestCase):
         self.assertEqual(lacking, {"FanSpeed", "MigMode", "Serial", "NvLinkState"}, text)
         self.assertEqual(found["ProcessUtilization"], "Not Found")
         for name, value in (("PowerManagementLimit", "700000"), ("PersistenceMode", "0"), ("PerformanceState", "0"),
-                            ("ComputeMode", "0"), ("DisplayActive", "0"), ("MinorNumber", "1"), ("MemoryBusWidth", "5120"),
+                            ("ComputeMode", "3"), ("DisplayActive", "0"), ("MinorNumber", "1"), ("MemoryBusWidth", "5120"),
                             ("Architecture", "9"), ("Brand", "14"), ("NumGpuCores", "16896"), ("CurrPcieLinkGeneration", "5"),
                             ("CurrPcieLinkWidth", "16"), ("CudaComputeCapability", "9 0"), ("EncoderUtilization", "0 167000"),
                             ("TotalEccErrors", "0"), ("TopologyCommonAncestor", "50"), ("P2PStatus", "0"),
@@ -356,6 +356,8 @@ class Launcher(unittest.TestCase):
     def test_resets_a_device(self):
         ran = run("2", sys.executable, "-c", RESET)
         self.assertEqual(ran.stdout.splitlines(), ["32 0 [1, 0]", "0 1 0", "0 32 0 32"], ran.stderr)
+        reset = "import ctypes; runtime = ctypes.CDLL('libcudart.so.13'); runtime.cudaFree(None); runtime.cudaDeviceReset()"
+        self.assertIn("cuda:0", run("--summary", "1", sys.executable, "-c", reset).stderr)  # it was used
 
     def test_has_no_device_where_there_is_none(self):
         ran = run("0", sys.executable, "-c", NO_DEVICE)
@@ -398,6 +400,12 @@ class Program(unittest.TestCase):
             Path(folder, "program.py").write_text(WAYS)
             ran = run("1", sys.executable, "-W", "ignore", Path(folder, "program.py"))
         self.assertEqual(ran.stdout, "equal\n", ran.stderr)
+
+    @needs_torch
+    def test_says_nothing_where_libtorch_only_looks(self):
+        program = ("import torch\nwith torch.profiler.profile(): torch.ones(3, device='cuda').sum().item()\n"
+                   "torch.cuda.graphs.CUDAGraph(), torch.cuda.mem_get_info(), torch.cuda.Stream(), torch.cuda.ipc_collect()")
+        self.assertNotIn("not offered", run("1", sys.executable, "-c", program).stderr)
 
     @needs_torch
     def test_cannot_launch_what_nvrtc_compiled(self):

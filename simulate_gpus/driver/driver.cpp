@@ -28,9 +28,8 @@ int num_devices() {
   return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
 }
 
-CUresult refuse(CUresult code, const std::string& what) {
-  return static_cast<CUresult>(
-      simulate_gpus::refuse_in_driver(code, what + " is not offered by simulated GPUs"));
+CUresult refuse(CUresult code, const std::string& reason) {
+  return static_cast<CUresult>(simulate_gpus::refuse_in_driver(code, reason));
 }
 
 // The runtime's codes are the driver's.
@@ -151,7 +150,8 @@ CUresult cuPointerGetAttribute(void* value, CUpointer_attribute attribute, CUdev
       return CUDA_SUCCESS;
     default:
       return refuse(CUDA_ERROR_NOT_SUPPORTED,
-                    "cuPointerGetAttribute of attribute " + std::to_string(attribute));
+                    simulate_gpus::not_offered("cuPointerGetAttribute of attribute " +
+                                               std::to_string(attribute)));
   }
 }
 
@@ -160,7 +160,9 @@ CUresult cuGetProcAddress(const char* name, void** function, int, cuuint64_t,
   *function = function_called(name);
   if (found)
     *found = *function ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-  return *function || found ? CUDA_SUCCESS : refuse(CUDA_ERROR_NOT_FOUND, name);
+  if (*function || found) return CUDA_SUCCESS;
+  // In silence: many look for what they can do without.
+  return refuse(CUDA_ERROR_NOT_FOUND, std::string(name) + " is not offered by simulated GPUs");
 }
 
 // TensorPipe looks up the first version, which cuda.h no longer declares.

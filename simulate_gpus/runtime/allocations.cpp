@@ -34,6 +34,19 @@ cudaError_t cudaFree(void* address) {
   return cudaSuccess;
 }
 
+// Ends the context with all device memory in it. CUDA leaves undefined what becomes of its streams,
+// events and pinned memory when they are used again: here they are as before.
+cudaError_t cudaDeviceReset() {
+  SIMULATE_GPUS_ENTER();
+  const int device = current_device();
+  if (is_capturing_on(device)) return fail(cudaErrorStreamCaptureUnsupported);
+  finish_all();
+  release_all(device);
+  tell(&Tool::allocates, device);
+  end_context(device);
+  return take_failure();
+}
+
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   SIMULATE_GPUS_ENTER();
   make_context(current_device());

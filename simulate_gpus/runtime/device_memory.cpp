@@ -11,6 +11,7 @@
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <vector>
 
 #include "host_access.hpp"
 #include "interface.hpp"
@@ -169,13 +170,23 @@ bool release(void* address) {
   return true;
 }
 
+void release_all(int device) {
+  Arena& arena = arena_of(device);
+  std::vector<void*> addresses;
+  {
+    const std::scoped_lock lock(memory().mutex);
+    for (const auto& [offset, bytes] : arena.used) addresses.push_back(arena.seen + offset);
+  }
+  for (void* address : addresses) release(address);
+}
+
 bool is_allocated(const void* address, std::size_t bytes) {
   const auto place = place_in_arena(address);
   if (!place) return !reserved_place(address) || is_mapped(address, bytes);
   const std::scoped_lock lock(memory().mutex);
   const Arena& arena = arena_of(place->first);
   const auto found = find_used(arena, place->second);
-  return found != arena.used.end() && place->second + bytes <= found->first + found->second;
+  return found != arena.used.end() && bytes <= found->first + found->second - place->second;
 }
 
 void fill_fresh(void* host, std::size_t bytes) {

@@ -21,6 +21,9 @@ void* allocate(int device, std::size_t bytes);
 /// False for what is not an allocation.
 bool release(void* address);
 
+/// Releases all that is allocated on the device.
+void release_all(int device);
+
 /// Whether the bytes lie in one allocation, or in memory of the host.
 bool is_allocated(const void* address, std::size_t bytes);
 

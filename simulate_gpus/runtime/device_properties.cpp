@@ -80,6 +80,10 @@ int attribute_of(const cudaDeviceProp& properties, cudaDeviceAttr attribute) {
       return properties.l2CacheSize;
     case cudaDevAttrUnifiedAddressing:
       return properties.unifiedAddressing;
+    // No process reaches the memory of another's. TensorPipe, which carries RPC, then takes other ways
+    // than CUDA IPC.
+    case cudaDevAttrComputeMode:
+      return cudaComputeModeExclusiveProcess;
     case cudaDevAttrConcurrentKernels:
       return properties.concurrentKernels;
     case cudaDevAttrPciBusId:

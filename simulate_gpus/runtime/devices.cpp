@@ -6,7 +6,6 @@
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -26,6 +25,8 @@ namespace {
 thread_local int current = 0;
 thread_local bool thread_has_context = false;
 std::array<std::atomic<bool>, k_most_gpus> contexts;
+std::atomic<bool> made_context = false;  // also one that has ended
+std::array<std::atomic<unsigned>, k_most_gpus> device_flags;
 
 bool exists(int device) { return device >= 0 && device < num_devices(); }
 
@@ -40,17 +41,19 @@ int current_device() { return current; }
 void make_context(int device) {
   thread_has_context = true;
   note_use();
-  contexts[static_cast<std::size_t>(device)] = true;
+  contexts[static_cast<std::size_t>(device)] = made_context = true;
 }
 
 bool has_context(int device) {
   return exists(device) && contexts[static_cast<std::size_t>(device)];
 }
 
-bool has_used_gpus() {
-  return !is_forked() &&
-         std::ranges::any_of(contexts, [](const auto& made) { return made.load(); });
+void end_context(int device) {
+  thread_has_context = false;
+  contexts[static_cast<std::size_t>(device)] = false;
 }
+
+bool has_used_gpus() { return !is_forked() && made_context; }
 
 }  // namespace simulate_gpus
 
@@ -82,6 +85,22 @@ cudaError_t cudaSetDevice(int device) {
   if (!exists(device)) return fail(cudaErrorInvalidDevice);
   current = device;
   make_context(device);
+  return cudaSuccess;
+}
+
+// How the host is to wait. Mapped host memory is implied.
+cudaError_t cudaSetDeviceFlags(unsigned flags) {
+  SIMULATE_GPUS_ENTER();
+  const unsigned schedule = flags & cudaDeviceScheduleMask;
+  if ((flags & ~unsigned{cudaDeviceMask}) != 0 || (schedule & (schedule - 1)) != 0)
+    return fail(cudaErrorInvalidValue);
+  device_flags[static_cast<std::size_t>(current)] = flags;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceFlags(unsigned* flags) {
+  SIMULATE_GPUS_ENTER();
+  *flags = device_flags[static_cast<std::size_t>(current)] | cudaDeviceMapHost;
   return cudaSuccess;
 }
 
@@ -149,6 +168,12 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, 
   static auto* const look_up = reinterpret_cast<LookUp*>(dlsym(driver, "cuGetProcAddress_v2"));
   return fail(
       static_cast<cudaError_t>(look_up(name, function, static_cast<int>(version), flags, result)));
+}
+
+// Asks nothing of a device, and cannot fail.
+cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w,
+                                            cudaChannelFormatKind kind) {
+  return {x, y, z, w, kind};
 }
 
 // Declared in a header that the compiler from PyPI lacks.

@@ -15,7 +15,10 @@ void make_context(int device);
 
 bool has_context(int device);
 
-/// Whether a device has a context, made by this process and not by one that forked it.
+/// The device has no context any more, and this thread no current one.
+void end_context(int device);
+
+/// Whether a device has a context or had one, made by this process and not by one that forked it.
 bool has_used_gpus();
 
 }  // namespace simulate_gpus

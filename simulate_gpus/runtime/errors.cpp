@@ -29,6 +29,7 @@ constexpr ErrorText k_errors[] = {
     SIMULATE_GPUS_ERROR(cudaErrorInvalidValue, "invalid argument"),
     SIMULATE_GPUS_ERROR(cudaErrorMemoryAllocation, "out of memory"),
     SIMULATE_GPUS_ERROR(cudaErrorInitializationError, "initialization error"),
+    SIMULATE_GPUS_ERROR(cudaErrorInvalidPitchValue, "invalid pitch argument"),
     SIMULATE_GPUS_ERROR(cudaErrorInvalidSymbol, "invalid device symbol"),
     SIMULATE_GPUS_ERROR(cudaErrorStubLibrary, "CUDA driver is a stub library"),
     SIMULATE_GPUS_ERROR(cudaErrorInsufficientDriver,

@@ -16,6 +16,9 @@ struct GpuProfile {
   int major, minor;         ///< the compute capability
   int multiprocessors;
   int l2_mebibytes;
+  int watts;                        ///< the power limit
+  int memory_bits;                  ///< the width of its bus
+  int megahertz, memory_megahertz;  ///< the highest clocks, as nvidia-smi shows them
 };
 
 /// What a multiprocessor of a compute capability has room for.
@@ -25,7 +28,8 @@ struct MultiprocessorLimits {
 };
 
 /// Without --gpu: "Simulated GPU", an H100 with 8 GiB.
-inline constexpr GpuProfile k_plain_gpu{"", "Simulated GPU", 8192, 9, 0, 132, 50};
+inline constexpr GpuProfile k_plain_gpu{"",  "Simulated GPU", 8192, 9, 0, 132, 50, 700, 5120, 1980,
+                                        2619};
 
 std::span<const GpuProfile> gpu_profiles();
 

@@ -53,6 +53,10 @@ enum class BlockChange { given, freed, released };
 
 inline namespace interface {  // what the library exports
 
+/// Why a function is refused: "cudaMallocAsync is not offered by simulated GPUs". The first time the
+/// process says so on stderr too, as few programs look at all their errors.
+[[nodiscard]] std::string not_offered(const std::string& function);
+
 /// The host address of the byte that programs know as `address`. Host addresses do not change.
 [[nodiscard]] void* host_address(const void* address);
 

@@ -1,48 +1,47 @@
 // SPDX-License-Identifier: MIT
 //
-// What LibTorch 2.11 to 2.15 link to and simulated GPUs do not have: memory pools of the driver,
-// memory shared between processes, managed memory, graphs that are built by hand, kernels loaded
-// from files. CUDA's own headers are left out: for these a name is enough.
+// Every function of the runtime, refused in an error that names it: a program that needs one starts,
+// and learns what simulated GPUs lack when it calls it. They are weak, so those that the other
+// sources define are these. CUDA's own headers are left out: here a name is enough.
 #include <driver_types.h>
 
-#include "errors.hpp"
+#include <cstdio>
+#include <mutex>
+#include <set>
 
-#define SIMULATE_GPUS_NOT_OFFERED(function)                                    \
-  extern "C" cudaError_t function() {                                          \
-    SIMULATE_GPUS_ENTER();                                                     \
-    return simulate_gpus::fail(cudaErrorNotSupported,                          \
-                               #function " is not offered by simulated GPUs"); \
+#include "errors.hpp"
+#include "interface.hpp"
+
+// By it NVIDIA's own libraries ask for tables that no header describes, and do without: CUPTI, say,
+// whenever LibTorch's profiler starts. A program that needs these hears of it from those libraries.
+static constexpr auto k_silent = "cuGetExportTable";
+
+// Of all four libraries, which refuse in the same words.
+std::string simulate_gpus::not_offered(const std::string& function) {
+  struct Said {
+    std::mutex mutex;
+    std::set<std::string> functions;
+  };
+  static auto* const said = new Said;  // never destroyed: used until the very end of a process
+  const std::string text = function + " is not offered by simulated GPUs";
+  if (function == k_silent) return text;
+  const std::scoped_lock lock(said->mutex);
+  if (said->functions.insert(function).second)
+    std::fprintf(stderr, "simulate_gpus: %s\n", text.c_str());
+  return text;
+}
+
+#define SIMULATE_GPUS_NOT_OFFERED(function)                                                   \
+  extern "C" [[gnu::weak]] cudaError_t function() {                                           \
+    SIMULATE_GPUS_ENTER();                                                                    \
+    return simulate_gpus::fail(cudaErrorNotSupported, simulate_gpus::not_offered(#function)); \
   }
 
-SIMULATE_GPUS_NOT_OFFERED(cudaDeviceGetDefaultMemPool)
-SIMULATE_GPUS_NOT_OFFERED(cudaDeviceGetGraphMemAttribute)
-SIMULATE_GPUS_NOT_OFFERED(cudaDeviceSetGraphMemAttribute)
-SIMULATE_GPUS_NOT_OFFERED(cudaFreeAsync)
-SIMULATE_GPUS_NOT_OFFERED(cudaGetSymbolAddress)
-SIMULATE_GPUS_NOT_OFFERED(cudaGraphAddNode)
-SIMULATE_GPUS_NOT_OFFERED(cudaGraphConditionalHandleCreate)
-SIMULATE_GPUS_NOT_OFFERED(cudaGraphDebugDotPrint)
-SIMULATE_GPUS_NOT_OFFERED(cudaGraphInstantiate)
-SIMULATE_GPUS_NOT_OFFERED(cudaGraphNodeGetDependencies)
-SIMULATE_GPUS_NOT_OFFERED(cudaIpcCloseMemHandle)
-SIMULATE_GPUS_NOT_OFFERED(cudaIpcGetEventHandle)
-SIMULATE_GPUS_NOT_OFFERED(cudaIpcGetMemHandle)
-SIMULATE_GPUS_NOT_OFFERED(cudaIpcOpenEventHandle)
-SIMULATE_GPUS_NOT_OFFERED(cudaIpcOpenMemHandle)
-SIMULATE_GPUS_NOT_OFFERED(cudaKernelSetAttributeForDevice)
-SIMULATE_GPUS_NOT_OFFERED(cudaLibraryGetGlobal)
-SIMULATE_GPUS_NOT_OFFERED(cudaLibraryGetKernel)
-SIMULATE_GPUS_NOT_OFFERED(cudaLibraryGetKernelCount)
-SIMULATE_GPUS_NOT_OFFERED(cudaLibraryGetManaged)
-SIMULATE_GPUS_NOT_OFFERED(cudaLibraryGetUnifiedFunction)
-SIMULATE_GPUS_NOT_OFFERED(cudaLibraryLoadData)
-SIMULATE_GPUS_NOT_OFFERED(cudaLibraryLoadFromFile)
-SIMULATE_GPUS_NOT_OFFERED(cudaLibraryUnload)
-SIMULATE_GPUS_NOT_OFFERED(cudaMallocAsync)
-SIMULATE_GPUS_NOT_OFFERED(cudaMallocManaged)
-SIMULATE_GPUS_NOT_OFFERED(cudaMemPoolGetAttribute)
-SIMULATE_GPUS_NOT_OFFERED(cudaMemPoolSetAccess)
-SIMULATE_GPUS_NOT_OFFERED(cudaMemPoolSetAttribute)
-SIMULATE_GPUS_NOT_OFFERED(cudaMemPoolTrimTo)
-SIMULATE_GPUS_NOT_OFFERED(cudaStreamBeginCaptureToGraph)
-SIMULATE_GPUS_NOT_OFFERED(cudaStreamUpdateCaptureDependencies)
+#include "runtime_functions.inc"  // made by CMake: the functions that the runtime's headers name
+
+// What nvcc's code and CUDA's own libraries call, which no header names.
+SIMULATE_GPUS_NOT_OFFERED(__cudaGetProcAddress)
+SIMULATE_GPUS_NOT_OFFERED(__cudaLaunchKernel_ptsz)
+SIMULATE_GPUS_NOT_OFFERED(__cudaRegisterHostVar)
+SIMULATE_GPUS_NOT_OFFERED(__cudaRegisterManagedVar)
+SIMULATE_GPUS_NOT_OFFERED(__cudaRegisterUnifiedTable)

@@ -112,6 +112,14 @@ cudaError_t cudaHostUnregister(void* address) {
   return remove(address) > 0 ? cudaSuccess : fail(cudaErrorHostMemoryNotRegistered);
 }
 
+// The address is the host's, as everywhere with unified addresses.
+cudaError_t cudaHostGetDevicePointer(void** on_device, void* address, unsigned flags) {
+  SIMULATE_GPUS_ENTER();
+  if (flags != 0 || !is_pinned(address)) return fail(cudaErrorInvalidValue);
+  *on_device = address;
+  return cudaSuccess;
+}
+
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* address) {
   SIMULATE_GPUS_ENTER();
   auto* const pointer = const_cast<void*>(address);

@@ -74,7 +74,7 @@ Reservations& reservations() {
   return *reservations;
 }
 
-Reservation* find(const void* address) {
+Reservation* find_reservation(const void* address) {
   const auto* const byte = static_cast<const char*>(address);
   const std::size_t count = reservations().count;
   for (std::size_t i = 0; i < count; ++i) {
@@ -85,7 +85,8 @@ Reservation* find(const void* address) {
 }
 
 // A child of fork must not reach its parent's GPU.
-void* map(void* place, std::size_t bytes, int protection, int flags, int file, std::size_t offset) {
+void* map_range(void* place, std::size_t bytes, int protection, int flags, int file,
+                std::size_t offset) {
   void* const mapped =
       mmap(place, bytes, protection, flags | MAP_NORESERVE, file, static_cast<off_t>(offset));
   if (mapped == MAP_FAILED) return nullptr;
@@ -95,7 +96,8 @@ void* map(void* place, std::size_t bytes, int protection, int flags, int file, s
 }
 
 void* map_nothing(void* place, std::size_t bytes) {
-  return map(place, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | (place ? MAP_FIXED : 0), -1, 0);
+  return map_range(place, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | (place ? MAP_FIXED : 0),
+                   -1, 0);
 }
 
 // The mappings that make up the bytes; none where they do not.
@@ -128,14 +130,14 @@ bool are_whole(Reservation& reservation, std::size_t offset, std::size_t bytes) 
 }  // namespace
 
 std::optional<ReservedPlace> reserved_place(const void* address) {
-  const Reservation* const found = find(address);
+  const Reservation* const found = find_reservation(address);
   if (!found) return std::nullopt;
   return ReservedPlace{found->device, found->host + offset_in(*found, address)};
 }
 
 bool is_mapped(const void* address, std::size_t bytes) {
   const std::scoped_lock lock(reservations().mutex);
-  Reservation* const reservation = find(address);
+  Reservation* const reservation = find_reservation(address);
   if (!reservation) return false;
   const auto found = mappings_of(*reservation, offset_in(*reservation, address), bytes);
   return !found.empty() &&
@@ -170,7 +172,7 @@ void* simulate_gpus::reserve_addresses(std::size_t bytes) {
 
 bool simulate_gpus::free_addresses(void* address, std::size_t bytes) {
   const std::scoped_lock lock(reservations().mutex);
-  Reservation* const found = find(address);
+  Reservation* const found = find_reservation(address);
   if (!found || found->seen != address || found->bytes != bytes || !found->mappings.empty()) {
     return false;
   }
@@ -210,7 +212,7 @@ int simulate_gpus::device_of_memory(const PhysicalMemory& memory) {
 bool simulate_gpus::map_memory(void* address, std::size_t bytes, std::size_t offset,
                                const std::shared_ptr<PhysicalMemory>& memory) {
   const std::scoped_lock lock(reservations().mutex);
-  Reservation* const found = find(address);
+  Reservation* const found = find_reservation(address);
   if (!found || !found->is_used || offset + bytes > memory->bytes) return false;
   const std::size_t begin = offset_in(*found, address);
   const auto next = found->mappings.lower_bound(begin + bytes);
@@ -219,8 +221,8 @@ bool simulate_gpus::map_memory(void* address, std::size_t bytes, std::size_t off
   const int device = device_of_card(memory->card);
   if (!is_free || begin + bytes > found->bytes) return false;
   if (!found->mappings.empty() && found->device != device) return false;
-  if (!map(found->host + begin, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory->file,
-           offset)) {
+  if (!map_range(found->host + begin, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+                 memory->file, offset)) {
     return false;
   }
   if (!std::exchange(memory->is_filled, true)) fill_fresh(found->host + begin, bytes);
@@ -232,7 +234,7 @@ bool simulate_gpus::map_memory(void* address, std::size_t bytes, std::size_t off
 bool simulate_gpus::unmap_memory(void* address, std::size_t bytes) {
   finish_all();  // as CUDA would fault, where work still used it
   const std::scoped_lock lock(reservations().mutex);
-  Reservation* const found = find(address);
+  Reservation* const found = find_reservation(address);
   if (!found || !are_whole(*found, offset_in(*found, address), bytes)) return false;
   const std::size_t begin = offset_in(*found, address);
   for (const auto& each : mappings_of(*found, begin, bytes)) found->mappings.erase(each);
@@ -243,7 +245,7 @@ bool simulate_gpus::unmap_memory(void* address, std::size_t bytes) {
 
 bool simulate_gpus::set_access(const void* address, std::size_t bytes, bool is_accessible) {
   const std::scoped_lock lock(reservations().mutex);
-  Reservation* const found = find(address);
+  Reservation* const found = find_reservation(address);
   if (!found || !are_whole(*found, offset_in(*found, address), bytes)) return false;
   for (const auto& each : mappings_of(*found, offset_in(*found, address), bytes)) {
     each->second.is_accessible = is_accessible;
@@ -253,7 +255,7 @@ bool simulate_gpus::set_access(const void* address, std::size_t bytes, bool is_a
 
 std::shared_ptr<PhysicalMemory> simulate_gpus::memory_at(const void* address) {
   const std::scoped_lock lock(reservations().mutex);
-  Reservation* const found = find(address);
+  Reservation* const found = find_reservation(address);
   if (!found) return nullptr;
   const auto mappings = mappings_of(*found, offset_in(*found, address), 1);
   return mappings.empty() ? nullptr : mappings.front()->second.memory;

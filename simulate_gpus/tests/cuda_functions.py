@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""Every function of CUDA and NCCL that LibTorch links to, and every function of the driver that it, NVIDIA's libraries and
-Triton look up, is defined by the simulated GPUs or refused in an error that names it.
+"""Every function of CUDA's runtime, every one of NCCL that LibTorch links to, and every function of the driver that it,
+NVIDIA's libraries and Triton look up, is defined by the simulated GPUs or refused in an error that names it. The first refusal
+of each function is told on stderr.
 
 Usage: cuda_functions.py LIBTORCH_FOLDER LIBRARIES_FOLDER
 """
 import ctypes
+import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 RUNTIME = re.compile(r"(__)?cuda[A-Z]\w+")
@@ -42,6 +45,34 @@ def looked_up(libtorch):
     return {name for name in names if not NO_FUNCTION.fullmatch(name)}
 
 
+# What real cards lack too; see simulate_gpus/nvml/not_offered.cpp.
+LACKED_BY_CARDS = ["nvmlDevice" + name for name in """
+GetBoardPartNumber GetComputeInstanceId GetConfComputeMemSizeInfo GetDeviceHandleFromMigDeviceHandle GetDriverModel
+GetDriverModel_v2 GetFanSpeed GetFanSpeed_v2 GetGpuFabricInfo GetGpuFabricInfoV GetGpuInstanceId
+GetMigDeviceHandleByIndex GetMigMode GetNvLinkCapability GetNvLinkRemoteDeviceType GetNvLinkRemotePciInfo
+GetNvLinkRemotePciInfo_v2 GetNvLinkState GetNvLinkVersion GetSerial""".split()]
+
+
+class Runtime:
+    """Asked in a process that sees a GPU: else all functions fail, as there is none."""
+
+    def __init__(self, simulated):
+        self.library = ctypes.CDLL(next(simulated.glob("libcudart.so.*")), mode=ctypes.RTLD_GLOBAL)
+        self.library.cudaGetErrorString.restype = ctypes.c_char_p
+
+    def refuses(self, name):
+        code = self.library[name]()
+        return code == 801 and self.library.cudaGetErrorString(code).decode().endswith(f": {name} is not offered by simulated GPUs")
+
+
+class Nvml:
+    def __init__(self, simulated):
+        self.library = ctypes.CDLL(simulated / "libnvidia-ml.so.1")
+
+    def refuses(self, name):
+        return self.library[name]() == 3
+
+
 class Nccl:
     def __init__(self, simulated):
         self.library = ctypes.CDLL(simulated / "libnccl.so.2")
@@ -54,8 +85,6 @@ class Nccl:
 
 class Driver:
     def __init__(self, simulated):
-        for runtime in simulated.glob("libcudart.so.*"):
-            ctypes.CDLL(runtime, mode=ctypes.RTLD_GLOBAL)
         self.library = ctypes.CDLL(simulated / "libcuda.so.1")
 
     def text(self, code):
@@ -87,6 +116,30 @@ def refused(library, prefix):
     return re.findall(rf" W ({prefix}\w+)", listed)
 
 
+class Said:
+    """What this process has on stderr while it is open."""
+
+    def __enter__(self):
+        self.file, self.before = tempfile.TemporaryFile(), os.dup(2)
+        os.dup2(self.file.fileno(), 2)
+        return self
+
+    def __exit__(self, *_):
+        os.dup2(self.before, 2)
+        self.file.seek(0)
+        self.lines = self.file.read().decode().splitlines()
+
+
+def check_refusals(library, names, simulated, least, silent=()):
+    """Twice: the second time nothing is said."""
+    with Said() as said:
+        check(f"{library} refuses by name", names, simulated.refuses, least)
+        check(f"{library} refuses again", names, simulated.refuses, least)
+    expected = [f"simulate_gpus: {name} is not offered by simulated GPUs" for name in names if name not in silent]
+    if sorted(said.lines) != sorted(expected):
+        sys.exit(f"{library} does not say once: {sorted(set(said.lines) ^ set(expected)) or 'some'}")
+
+
 def main(libtorch, simulated):
     called = set()
     for library in libtorch.glob("*.so"):
@@ -96,15 +149,22 @@ def main(libtorch, simulated):
         defined |= symbols(library, "--defined-only")
     wanted = {name for name in called if RUNTIME.fullmatch(name) or
               (DRIVER.fullmatch(name) and not OF_OTHERS.match(name))}
-    check("LibTorch calls: defined (else into simulate_gpus/runtime/not_offered.cpp)", wanted, defined.__contains__, 80)
+    check("LibTorch calls: defined", wanted, defined.__contains__, 80)
+    for library in libtorch.parents[1].glob("nvidia/**/libcudart.so.*"):
+        wanted = {name for name in symbols(library, "--defined-only") if RUNTIME.fullmatch(name)}
+        check("NVIDIA's runtime has: defined (else into simulate_gpus/runtime/not_offered.cpp)", wanted, defined.__contains__, 400)
 
-    driver = Driver(simulated)
+    runtime, driver = Runtime(simulated), Driver(simulated)
     check("are looked up: defined, or the look-up's error names them", looked_up(libtorch), driver.is_served, 200)
-    check("are refused by name", refused(simulated / "libcuda.so.1", "cu"), driver.refuses, 400)
+    check_refusals("the runtime", refused(runtime.library._name, "(?:__)?cuda"), runtime, 290)
+    check_refusals("the driver", refused(simulated / "libcuda.so.1", "cu"), driver, 400, silent=["cuGetExportTable"])
+    check_refusals("NVML", refused(simulated / "libnvidia-ml.so.1", "nvml"), Nvml(simulated), 250, silent=LACKED_BY_CARDS)
     if (simulated / "libnccl.so.2").exists():
         wanted = {name for name in called if NCCL.fullmatch(name)}
         check("LibTorch calls of NCCL: defined", wanted, defined.__contains__, 30)
-        check("of NCCL are refused by name", refused(simulated / "libnccl.so.2", "nccl"), Nccl(simulated).refuses, 4)
+        check_refusals("NCCL", refused(simulated / "libnccl.so.2", "nccl"), Nccl(simulated), 4)
 
 
+os.environ.setdefault("SIMULATE_GPUS", "1")
+os.environ.pop("CUDA_VISIBLE_DEVICES", None)
 main(Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve())

@@ -565,6 +565,132 @@ TEST(Memory, IsCountedAsLibTorchCountsIt) {
   EXPECT_EQ(total, std::size_t{1} << 30);
 }
 
+// Device memory as bytes, of `height` rows that are `pitch` bytes apart.
+struct Bytes {
+  static constexpr std::size_t pitch = 16, width = 10, height = 4, all = pitch * height;
+  using Host = std::array<unsigned char, all>;
+
+  Bytes() {
+    EXPECT_EQ(cudaMalloc(&address, all), cudaSuccess);
+    EXPECT_EQ(cudaMemset(address, 1, all), cudaSuccess);
+  }
+  Bytes(const Bytes&) = delete;
+  Bytes& operator=(const Bytes&) = delete;
+  ~Bytes() { cudaFree(address); }
+
+  [[nodiscard]] Host read() const {
+    Host bytes;
+    EXPECT_EQ(cudaMemcpy(bytes.data(), address, all, cudaMemcpyDeviceToHost), cudaSuccess);
+    return bytes;
+  }
+
+  void* address = nullptr;
+};
+
+// What `read` gives: rows of `value`, with what was there before between them.
+Bytes::Host rows_of(unsigned char value, unsigned char before = 1) {
+  Bytes::Host bytes;
+  for (std::size_t i = 0; i < Bytes::all; ++i)
+    bytes[i] = i % Bytes::pitch < Bytes::width ? value : before;
+  return bytes;
+}
+
+TEST(Rows, AreSetAndCopiedWithoutWhatIsBetweenThem) {
+  const Bytes x, y;
+  const std::uint64_t sets = count("memory sets"), copies = count("device to host copies"),
+                      bytes = count("device to host bytes");
+  ASSERT_EQ(cudaMemset2D(x.address, Bytes::pitch, 7, Bytes::width, Bytes::height), cudaSuccess);
+  EXPECT_EQ(count("memory sets") - sets, 1U);
+  EXPECT_EQ(x.read(), rows_of(7));
+  Bytes::Host host;
+  host.fill(2);
+  ASSERT_EQ(cudaMemcpy2D(host.data(), Bytes::pitch, x.address, Bytes::pitch, Bytes::width,
+                         Bytes::height, cudaMemcpyDeviceToHost),
+            cudaSuccess);
+  EXPECT_EQ(host, rows_of(7, 2));
+  EXPECT_EQ(count("device to host copies") - copies, 2U);  // the first was all that x has
+  EXPECT_EQ(count("device to host bytes") - bytes, Bytes::all + Bytes::width * Bytes::height);
+
+  std::array<unsigned char, Bytes::width * Bytes::height> dense;
+  dense.fill(9);
+  ASSERT_EQ(cudaMemcpy2D(y.address, Bytes::pitch, dense.data(), Bytes::width, Bytes::width,
+                         Bytes::height, cudaMemcpyHostToDevice),
+            cudaSuccess);
+  EXPECT_EQ(y.read(), rows_of(9));
+  ASSERT_EQ(cudaMemcpy2D(x.address, Bytes::pitch, y.address, Bytes::pitch, Bytes::width,
+                         Bytes::height, cudaMemcpyDefault),
+            cudaSuccess);
+  EXPECT_EQ(x.read(), rows_of(9));
+  EXPECT_EQ(cudaMemset2D(nullptr, 0, 7, 0, 4), cudaSuccess);  // nothing
+}
+
+TEST(Rows, AreSetByEachLaunchOfAGraph) {
+  const Bytes x, y;
+  const CUDAStream stream = c10::cuda::getStreamFromPool(false, 0);
+  ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  ASSERT_EQ(cudaMemset2DAsync(x.address, Bytes::pitch, 7, Bytes::width, Bytes::height, stream),
+            cudaSuccess);
+  ASSERT_EQ(cudaMemcpy2DAsync(y.address, Bytes::pitch, x.address, Bytes::pitch, Bytes::width,
+                              Bytes::height, cudaMemcpyDefault, stream),
+            cudaSuccess);
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+  EXPECT_EQ(x.read(), rows_of(1));
+  ASSERT_EQ(cudaGraphInstantiateWithFlags(&exec, graph, 0), cudaSuccess);
+  for (int launch = 0; launch < 2; ++launch) {
+    ASSERT_EQ(cudaMemset(y.address, 3, Bytes::all), cudaSuccess);
+    ASSERT_EQ(cudaGraphLaunch(exec, stream), cudaSuccess);
+    synchronize();
+    EXPECT_EQ(x.read(), rows_of(7));
+    EXPECT_EQ(y.read(), rows_of(7, 3));
+  }
+  cudaGraphExecDestroy(exec);
+  cudaGraphDestroy(graph);
+}
+
+TEST(Rows, MustNotOverlapNorLeaveTheirMemory) {
+  const Bytes x;
+  Bytes::Host host{};
+  const auto copy = [&](std::size_t to_pitch, std::size_t from_pitch, std::size_t height) {
+    return cudaMemcpy2D(host.data(), to_pitch, x.address, from_pitch, 10, height,
+                        cudaMemcpyDeviceToHost);
+  };
+  EXPECT_EQ(copy(9, 16, 4), cudaErrorInvalidPitchValue);
+  EXPECT_EQ(copy(16, 9, 4), cudaErrorInvalidPitchValue);
+  EXPECT_STREQ(cudaGetErrorString(cudaGetLastError()), "invalid pitch argument");
+  EXPECT_EQ(copy(0, 4096, 2), cudaErrorInvalidPitchValue);
+  EXPECT_EQ(copy(16, 4096, 2), cudaErrorInvalidValue);
+  EXPECT_EQ(copy(16, std::size_t{1} << 63, 3),
+            cudaErrorInvalidValue);  // more than there are addresses
+  EXPECT_EQ(cudaMemset2D(x.address, 9, 7, 10, 4), cudaErrorInvalidPitchValue);
+  EXPECT_EQ(cudaMemset2D(x.address, 4096, 7, 10, 2), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidValue);
+  EXPECT_EQ(x.read(), rows_of(1));
+}
+
+TEST(Memory, ThatIsPinnedHasOneAddress) {
+  void *host = nullptr, *on_device = nullptr;
+  ASSERT_EQ(cudaMallocHost(&host, 64), cudaSuccess);
+  EXPECT_EQ(cudaHostGetDevicePointer(&on_device, static_cast<char*>(host) + 8, 0), cudaSuccess);
+  EXPECT_EQ(on_device, static_cast<char*>(host) + 8);
+  EXPECT_EQ(cudaHostGetDevicePointer(&on_device, host, 1), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaFreeHost(host), cudaSuccess);
+  int pageable = 0;
+  EXPECT_EQ(cudaHostGetDevicePointer(&on_device, &pageable, 0), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidValue);
+}
+
+TEST(Devices, KeepTheirFlags) {
+  unsigned flags = 0;
+  ASSERT_EQ(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync), cudaSuccess);
+  ASSERT_EQ(cudaGetDeviceFlags(&flags), cudaSuccess);
+  EXPECT_EQ(flags, unsigned{cudaDeviceScheduleBlockingSync} | cudaDeviceMapHost);
+  EXPECT_EQ(cudaSetDeviceFlags(3), cudaErrorInvalidValue);  // to spin and to yield
+  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidValue);
+  ASSERT_EQ(cudaSetDeviceFlags(cudaDeviceScheduleAuto), cudaSuccess);
+}
+
 TEST(MemoryDeathTest, IsNotTheHosts) {
   const Tensor x = torch::ones({4}, k_gpu);
   EXPECT_DEATH(static_cast<volatile float*>(x.data_ptr())[0],

@@ -69,6 +69,59 @@ runtime.cudaMalloc(ctypes.byref(ctypes.c_void_p()), ctypes.c_size_t(32 << 20))
 show()
 """
 
+# What nvidia-smi and nvitop show of a card.
+SHOWN = """
+import ctypes
+from ctypes import byref, c_char_p, c_int, c_uint, c_ulonglong
+nvml = ctypes.CDLL("libnvidia-ml.so.1")
+nvml.nvmlErrorString.restype = c_char_p
+card, other, by_uuid, text = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p(), ctypes.create_string_buffer(96)
+nvml.nvmlInit_v2(), nvml.nvmlDeviceGetHandleByIndex_v2(1, byref(card)), nvml.nvmlDeviceGetHandleByIndex_v2(0, byref(other))
+nvml.nvmlDeviceGetUUID(card, text, 96)
+print("uuid", nvml.nvmlDeviceGetHandleByUUID(text, byref(by_uuid)), by_uuid.value == card.value)
+nvml.nvmlSystemGetDriverVersion(text, 96)
+print("driver", text.value.decode())
+def show(name, *arguments, kinds=(c_uint,), of="Device"):
+    found = [kind(77) for kind in kinds]
+    code = nvml[f"nvml{of}Get{name}"](*([card] if of == "Device" else []), *arguments, *map(byref, found))
+    print(name, nvml.nvmlErrorString(code).decode() if code else " ".join(str(value.value) for value in found))
+show("CudaDriverVersion", of="System")
+for name in ("PowerManagementLimit PersistenceMode PerformanceState ComputeMode DisplayActive MinorNumber MemoryBusWidth Architecture "
+             "Brand NumGpuCores CurrPcieLinkGeneration CurrPcieLinkWidth FanSpeed").split():
+    show(name)
+for name, *kinds in (("MigMode", c_uint, c_uint), ("CudaComputeCapability", c_int, c_int), ("EncoderUtilization", c_uint, c_uint)):
+    show(name, kinds=kinds)
+show("TotalEccErrors", 0, 0, kinds=[c_ulonglong])
+show("MaxClockInfo", 2)
+show("MaxClockInfo", 3)
+show("Serial", text, 96, kinds=())
+show("NvLinkState", 0)
+show("TopologyCommonAncestor", other)
+show("P2PStatus", other, 0)
+show("ProcessUtilization", None, kinds=[c_uint])
+show("GraphicsRunningProcesses_v3", kinds=[c_uint])
+bits, bar1, energy = (ctypes.c_ulong * 16)(), (c_ulonglong * 3)(), c_ulonglong()
+print(nvml.nvmlDeviceGetCpuAffinity(card, 16, bits), sum(bin(word).count("1") for word in bits))
+print(nvml.nvmlDeviceGetBAR1MemoryInfo(card, bar1), *bar1)
+print(nvml.nvmlDeviceGetTotalEnergyConsumption(card, byref(energy)), energy.value > 0)
+"""
+
+# A device is reset while the program uses two.
+RESET = """
+import ctypes
+runtime = ctypes.CDLL("libcudart.so.13")
+memory, free, total = (ctypes.c_void_p * 2)(), ctypes.c_size_t(), ctypes.c_size_t()
+def used():
+    runtime.cudaMemGetInfo(ctypes.byref(free), ctypes.byref(total))
+    return total.value - free.value - (16 << 20) >> 20
+for device in (0, 1):
+    runtime.cudaSetDevice(device)
+    runtime.cudaMalloc(ctypes.byref(memory, 8 * device), ctypes.c_size_t(32 << 20))
+print(used(), runtime.cudaDeviceReset(), [runtime.simulated_cuda_has_context(device) for device in (0, 1)])
+print(used(), runtime.cudaMemset(ctypes.c_void_p(memory[1]), 0, ctypes.c_size_t(8)), runtime.cudaMemset(ctypes.c_void_p(memory[0]), 0, ctypes.c_size_t(8)))
+print(runtime.cudaMalloc(ctypes.byref(memory), ctypes.c_size_t(32 << 20)), used(), runtime.cudaSetDevice(0), used())
+"""
+
 # Functions of which NVIDIA's runtime says that there is no device. (Measured: its static library on this driver.)
 NO_DEVICE = """
 import ctypes
@@ -264,6 +317,48 @@ class Launcher(unittest.TestCase):
             "0 0", "0 0 0", "Temperature 0 30", "PowerUsage 0 70000", "EnforcedPowerLimit 0 700000", "ClockInfo 0 1980",
             "MaxClockInfo 0 1980", "0 16 0 0 0 0", "0 48 0 1 True 32"], ran.stderr)
 
+    def shown(self, *options):
+        ran = run(*options, "2", sys.executable, "-c", SHOWN)
+        self.assertEqual(ran.stderr, "")  # nothing of it is news
+        return dict(line.split(" ", 1) for line in ran.stdout.splitlines() if "MaxClock" not in line), ran.stdout
+
+    def test_shows_what_monitors_ask_for(self):
+        found, text = self.shown()
+        self.assertEqual(found["uuid"], "0 True", text)
+        self.assertRegex(found["driver"], r"^\d+\.\d+\.\d+$")
+        self.assertRegex(found["CudaDriverVersion"], r"^13\d\d0$")
+        lacking = {name for name, value in found.items() if value == "Not Supported"}
+        self.assertEqual(lacking, {"FanSpeed", "MigMode", "Serial", "NvLinkState"}, text)
+        self.assertEqual(found["ProcessUtilization"], "Not Found")
+        for name, value in (("PowerManagementLimit", "700000"), ("PersistenceMode", "0"), ("PerformanceState", "0"),
+                            ("ComputeMode", "3"), ("DisplayActive", "0"), ("MinorNumber", "1"), ("MemoryBusWidth", "5120"),
+                            ("Architecture", "9"), ("Brand", "14"), ("NumGpuCores", "16896"), ("CurrPcieLinkGeneration", "5"),
+                            ("CurrPcieLinkWidth", "16"), ("CudaComputeCapability", "9 0"), ("EncoderUtilization", "0 167000"),
+                            ("TotalEccErrors", "0"), ("TopologyCommonAncestor", "50"), ("P2PStatus", "0"),
+                            ("GraphicsRunningProcesses_v3", "0")):
+            self.assertEqual(found[name], value, name)
+        self.assertIn("MaxClockInfo 2619\nMaxClockInfo Not Supported\n", text)
+        self.assertEqual(text.splitlines()[-3:], [f"0 {os.cpu_count()}", f"0 {8 << 30} {8 << 30} 0", "0 True"])
+
+    def test_shows_the_card_that_it_is_like(self):
+        found, text = self.shown("--gpu", "t4")
+        for name, value in (("PowerManagementLimit", "70000"), ("MemoryBusWidth", "256"), ("Architecture", "6"), ("Brand", "2"),
+                            ("NumGpuCores", "2560"), ("CurrPcieLinkGeneration", "3"), ("CudaComputeCapability", "7 5")):
+            self.assertEqual(found[name], value, name)
+        self.assertIn("MaxClockInfo 5001\n", text)
+
+    def test_matches_the_driver_to_its_cuda(self):
+        program = SHOWN.split("def show")[0]
+        for cuda, driver in (("12040", "550.54.14"), ("13000", "580.65.06"), ("13010", "590.44.01"), ("13020", "595.45.04")):
+            ran = run("2", sys.executable, "-c", program, SIMULATE_GPUS_DRIVER_VERSION=cuda)
+            self.assertIn(f"driver {driver}\n", ran.stdout, ran.stderr)
+
+    def test_resets_a_device(self):
+        ran = run("2", sys.executable, "-c", RESET)
+        self.assertEqual(ran.stdout.splitlines(), ["32 0 [1, 0]", "0 1 0", "0 32 0 32"], ran.stderr)
+        reset = "import ctypes; runtime = ctypes.CDLL('libcudart.so.13'); runtime.cudaFree(None); runtime.cudaDeviceReset()"
+        self.assertIn("cuda:0", run("--summary", "1", sys.executable, "-c", reset).stderr)  # it was used
+
     def test_has_no_device_where_there_is_none(self):
         ran = run("0", sys.executable, "-c", NO_DEVICE)
         codes = dict(line.split() for line in ran.stdout.splitlines())
@@ -305,6 +400,12 @@ class Program(unittest.TestCase):
             Path(folder, "program.py").write_text(WAYS)
             ran = run("1", sys.executable, "-W", "ignore", Path(folder, "program.py"))
         self.assertEqual(ran.stdout, "equal\n", ran.stderr)
+
+    @needs_torch
+    def test_says_nothing_where_libtorch_only_looks(self):
+        program = ("import torch\nwith torch.profiler.profile(): torch.ones(3, device='cuda').sum().item()\n"
+                   "torch.cuda.graphs.CUDAGraph(), torch.cuda.mem_get_info(), torch.cuda.Stream(), torch.cuda.ipc_collect()")
+        self.assertNotIn("not offered", run("1", sys.executable, "-c", program).stderr)
 
     @needs_torch
     def test_cannot_launch_what_nvrtc_compiled(self):

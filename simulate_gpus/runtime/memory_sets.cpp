@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+//
+// cudaMemset and variants.
+#include <cuda_runtime_api.h>
+
+#include <cstring>
+#include <vector>
+
+#include "errors.hpp"
+#include "interface.hpp"
+#include "rehearsal.hpp"
+#include "rows.hpp"
+#include "settings.hpp"
+#include "streams.hpp"
+#include "tool.hpp"
+
+using namespace simulate_gpus;
+
+namespace {
+
+cudaError_t set(const Rows& rows, int value, cudaStream_t handle) {
+  if (const cudaError_t refused = refuse_in_rehearsal()) return refused;
+  if (const cudaError_t wrong = check_rows(rows)) return fail(wrong);
+  CUstream_st& stream = stream_of(handle);
+  const bool is_done = touches(rows.bytes());
+  tell_given(stream, {Kind::set, "memory set", rows.bytes()});
+  const auto step = [rows, value, is_done] {
+    if (!is_done || rows.is_empty()) return;
+    auto* const place = static_cast<char*>(host_address(rows.address));
+    for (std::size_t row = 0; row < rows.height; ++row)
+      std::memset(place + row * rows.pitch, value, rows.width);
+  };
+  submit(stream, step, is_captured(stream) && is_done ? put_back(rows) : Work());
+  if (settings().check) {
+    std::vector<MemoryRange> uses;
+    add_uses(uses, rows, true);
+    tell(&Tool::uses, stream, "memory set", uses);
+  }
+  return cudaSuccess;
+}
+
+cudaError_t set_now(const Rows& rows, int value) {
+  if (const cudaError_t failed = set(rows, value, nullptr)) return failed;
+  CUstream_st& stream = stream_of(nullptr);
+  tell_wait({HostWait::Reason::copy, &stream}, [&] { finish(stream); });
+  return take_failure();
+}
+
+}  // namespace
+
+extern "C" {
+
+cudaError_t cudaMemset(void* address, int value, std::size_t bytes) {
+  SIMULATE_GPUS_ENTER();
+  return set_now({address, bytes, bytes, 1}, value);
+}
+
+cudaError_t cudaMemset2D(void* address, std::size_t pitch, int value, std::size_t width,
+                         std::size_t height) {
+  SIMULATE_GPUS_ENTER();
+  return set_now({address, pitch, width, height}, value);
+}
+
+cudaError_t cudaMemsetAsync(void* address, int value, std::size_t bytes, cudaStream_t stream) {
+  SIMULATE_GPUS_ENTER();
+  return set({address, bytes, bytes, 1}, value, stream);
+}
+
+cudaError_t cudaMemset2DAsync(void* address, std::size_t pitch, int value, std::size_t width,
+                              std::size_t height, cudaStream_t stream) {
+  SIMULATE_GPUS_ENTER();
+  return set({address, pitch, width, height}, value, stream);
+}
+}

@@ -101,6 +101,15 @@ at::Tensor by_position(const at::Tensor& x) {
   return x.transpose(1, 2).contiguous().transpose(1, 2);
 }
 
+// self, A, upper, transpose, unitriangular, X, M: the CPU's kernel of sparse blocks corrupts memory.
+void solve_by_dense_triangle(Stack& arguments) {
+  const at::Tensor x = arguments[5].toTensor();
+  x.copy_(std::get<0>(
+      at::triangular_solve(arguments[0].toTensor(), arguments[1].toTensor().to_dense(),
+                           arguments[2].toBool(), arguments[3].toBool(), arguments[4].toBool())));
+  arguments = {x, arguments[6]};
+}
+
 // Nothing if the CPU's kernel takes these arguments.
 std::optional<at::Tensor> result_without_kernel(const std::string& name, const Stack& arguments) {
   const auto dtype = [&] { return arguments[0].toTensor().scalar_type(); };
@@ -149,6 +158,11 @@ void adapt_to_gpu(const c10::FunctionSchema& schema, const Stack& arguments, Sta
 }
 
 bool compute_without_kernel(const c10::FunctionSchema& schema, Stack& arguments) {
+  if (schema.name() == "aten::triangular_solve" &&
+      arguments[1].toTensor().layout() == at::kSparseBsr) {
+    solve_by_dense_triangle(arguments);
+    return true;
+  }
   auto result = result_without_kernel(schema.name(), arguments);
   if (!result) return false;
   if (const auto out = returned_argument(schema, schema.returns()[0])) {

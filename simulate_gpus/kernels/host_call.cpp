@@ -24,9 +24,12 @@ const std::set<std::string_view> k_of_float16 = {"_fft_c2c",
                                                  "_upsample_bicubic2d_aa_backward",
                                                  "_upsample_bilinear2d_aa",
                                                  "_upsample_bilinear2d_aa_backward",
-                                                 "add",  // of sparse tensors
+                                                 "add",  // these four of sparse tensors
+                                                 "addmm",
+                                                 "addmv",
                                                  "avg_pool3d",
                                                  "avg_pool3d_backward",
+                                                 "mm",
                                                  "multi_margin_loss",
                                                  "multi_margin_loss_backward",
                                                  "multilabel_margin_loss_backward",

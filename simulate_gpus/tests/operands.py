@@ -91,6 +91,9 @@ def changed(x, change):
 TAKEN = {
     "sparse in half": (lambda: torch.ones(2, device=FIRST, dtype=torch.half).add_(
         torch.sparse_coo_tensor([[1]], [2.0], (2,), device=FIRST, dtype=torch.half)), [1, 3]),
+    "rows in half": (lambda: (torch.eye(2, dtype=torch.half).to_sparse_csr().to(FIRST) @ floats(2).half()), [0, 1]),
+    "a triangle of blocks": (lambda: torch.triangular_solve(torch.ones(4, 1, device=FIRST), torch.diag(torch.tensor(
+        [1.0, 2, 4, 8])).to_sparse_bsr((2, 2)).to(FIRST)).solution.flatten(), [1, .5, .25, .125]),
     "a mask of the host": (lambda: floats(3)[torch.tensor([True, False, True])], [0, 2]),
     "indices of another GPU": (lambda: floats(3).index_put_(index_on(SECOND), floats(2)), [0, 1, 2]),
     "a number of another GPU": (lambda: floats(3).index_put_(index_on(FIRST), torch.tensor(5., device=SECOND)), [5, 5, 2]),

@@ -121,6 +121,13 @@ std::optional<at::Tensor> result_without_kernel(const std::string& name, const S
   if (name == "aten::nansum" && at::isComplexType(dtype())) {
     return sum_of_numbers(arguments[0].toTensor(), arguments);
   }
+  // The CPU refuses what is singular; on a GPU the inverse is not finite.
+  if (name == "aten::cholesky_inverse" &&
+      arguments[0].toTensor().diagonal(0, -2, -1).eq(0).any().item<bool>()) {
+    const at::Tensor& x = arguments[0].toTensor();
+    return at::cholesky_solve(at::eye(x.size(-1), x.options()).expand_as(x), x,
+                              arguments[1].toBool());
+  }
   if ((name == "aten::_softmax_backward_data" || name == "aten::_log_softmax_backward_data") &&
       dtype() == at::kFloat && arguments[3].toScalarType() == at::kHalf) {
     return softmax_backward_to_half(name, arguments);

@@ -69,11 +69,17 @@ class Widening {
  public:
   Widening(const c10::FunctionSchema& schema, const Values& arguments) {
     std::set<at::ScalarType> dtypes;
+    bool has_complex_number = false;
     for (const auto& argument : arguments) {
+      has_complex_number |= argument.isComplexDouble();
       for_each_tensor(argument, [&](const at::Tensor& x) {
-        if (x.defined()) dtypes.insert(x.scalar_type());
+        if (!x.defined()) return;
+        dtypes.insert(x.scalar_type());
+        has_complex_number |= x.dim() == 0 && x.is_complex();
       });
     }
+    // Of float16 and a complex number the result is complex32.
+    if (has_complex_number && dtypes.contains(at::kHalf)) dtypes.insert(at::kComplexHalf);
     for (const Wider& each : k_wider) {
       if (!dtypes.contains(each.narrow) || !each.operations->contains(base_name(schema))) continue;
       // A float32 result of float16 and float32 could be meant to be either.

@@ -226,6 +226,8 @@ void attend_backward_on_host(const c10::OperatorHandle&, c10::DispatchKeySet, St
                of_key = made_for(a, a.key, a.key.size(3)),
                of_value = made_for(a, a.value, a.value.size(3));
   const Tensor of_bias = wants_bias && a.bias ? made_for_bias(*a.bias) : Tensor();
+  // By the output and the logsumexp that are given, as CUDA's kernel: they may be those of more keys
+  // than there are here, of which other GPUs have the rest.
   for (std::int64_t s = 0; s < number_of_sequences(a); ++s) {
     const Sequence sequence(a, s);
     const auto wide = sequence.query.scalar_type();

@@ -43,7 +43,8 @@ std::set<std::string> words(const std::string& text) {
 // transfer, or call other operations.
 const std::set<std::string> k_kept = words(
     "_cudnn_init_dropout_state _efficientzerotensor _fused_sdp_choice _has_same_storage_numel "
-    "_local_scalar_dense _pin_memory _reshape_alias _scaled_dot_product_efficient_attention "
+    "_local_scalar_dense _pin_memory _reshape_alias _scaled_dot_product_cudnn_attention "
+    "_scaled_dot_product_cudnn_attention_backward _scaled_dot_product_efficient_attention "
     "_scaled_dot_product_efficient_attention_backward _scaled_dot_product_flash_attention "
     "_scaled_dot_product_flash_attention_backward _sparse_compressed_tensor_unsafe "
     "_sparse_coo_tensor_with_dims "

@@ -20,9 +20,10 @@ namespace {
 using at::Tensor;
 using torch::jit::Stack;
 
-// What a kernel may refuse: sizes, strides, alignment, dtypes and numbers.
+// What a kernel may refuse: sizes, strides, alignment, dtypes and numbers, and what is not
+// deterministic.
 std::uint64_t form_of(const Stack& arguments) {
-  std::size_t form = arguments.size();
+  std::size_t form = at::globalContext().deterministicAlgorithms();
   for (const c10::IValue& argument : arguments) {
     if (!argument.isTensor()) {
       form = c10::get_hash(form, c10::IValue::hash(argument));
@@ -61,6 +62,11 @@ bool is_asked(const char* name, Stack arguments) {
   }
   rehearse_once(operation, arguments, form_of(arguments));
   return false;
+}
+
+bool is_order_to_be_warned_of() {
+  const at::Context& context = at::globalContext();
+  return context.deterministicAlgorithms() && context.deterministicAlgorithmsWarnOnly();
 }
 
 double scale_of(const Tensor& query, OptionalDouble scale) {

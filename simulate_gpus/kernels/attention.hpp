@@ -25,6 +25,9 @@ using OptionalDouble = std::optional<double>;
 /// The arguments are to be without dropout, for which it would take numbers from the generator.
 bool is_asked(const char* name, torch::jit::Stack arguments);
 
+/// Whether LibTorch warns of a backward pass that adds in any order. It does so after its first launch.
+bool is_order_to_be_warned_of();
+
 double scale_of(const at::Tensor& query, OptionalDouble scale);
 
 /// The tensor, if there is one that is defined.

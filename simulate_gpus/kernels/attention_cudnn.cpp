@@ -89,6 +89,11 @@ std::tuple<Tensor, Tensor, Tensor> cudnn_backward(
                 most_queries, most_keys, 0.0, is_causal, scale})) {
     return {};
   }
+  if (is_order_to_be_warned_of()) {
+    TORCH_WARN_ONCE(
+        "cuDNN Attention defaults to a non-deterministic algorithm. To explicitly enable "
+        "determinism call torch.use_deterministic_algorithms(True, warn_only=False).");
+  }
   Attention a = cudnn_attention(query, key, value, bias, starts_q, starts_k, most_queries,
                                 most_keys, dropout, is_causal, scale);
   if (dropout > 0) {

@@ -87,6 +87,12 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> efficient_backward(
                 mask_type, wants_bias,   scale,     splits,    window, shares_storage})) {
     return {};
   }
+  if (is_order_to_be_warned_of()) {
+    TORCH_WARN_ONCE(
+        "Memory Efficient attention defaults to a non-deterministic algorithm. To explicitly "
+        "enable "
+        "determinism call torch.use_deterministic_algorithms(True, warn_only=False).");
+  }
   Attention a = efficient_attention(query, key, value, bias, starts_q, starts_k, most_queries,
                                     most_keys, dropout, mask_type, scale, window);
   if (dropout > 0) {

@@ -87,6 +87,11 @@ std::tuple<Tensor, Tensor, Tensor> flash_backward(
                 most_keys, 0.0, is_causal, state, unused, scale, left, right})) {
     return {};
   }
+  if (is_order_to_be_warned_of()) {
+    TORCH_WARN_ONCE(
+        "Flash Attention defaults to a non-deterministic algorithm. To explicitly enable "
+        "determinism call torch.use_deterministic_algorithms(True, warn_only=False).");
+  }
   Attention a = flash_attention(query, key, value, starts_q, starts_k, most_queries, most_keys,
                                 dropout, is_causal, scale, left, right);
   if (dropout > 0) std::tie(a.seed, a.offset) = seed_and_offset(state);

@@ -91,14 +91,27 @@ at::Tensor sum_of_numbers(const at::Tensor& x, const Stack& arguments) {
       .to(arguments[3].toOptional<at::ScalarType>().value_or(x.scalar_type()));
 }
 
+bool is_fused_attention(const std::string& name) {
+  return name.starts_with("aten::_scaled_dot_product_flash_attention_for_cpu");
+}
+
+// In narrow numbers the CPU's kernel rounds often, and is slower; CUDA's rounds the results.
+void attend_in_float(Stack& arguments) {
+  for (c10::IValue& argument : arguments) {
+    if (!argument.isTensor()) continue;
+    const at::ScalarType dtype = argument.toTensor().scalar_type();
+    if (dtype == at::kHalf || dtype == at::kBFloat16) argument = argument.toTensor().to(at::kFloat);
+  }
+}
+
 at::Tensor with_strides_of(const at::Tensor& like, const at::Tensor& x) {
   at::Tensor made = at::empty_like(like);
-  return made.strides() == x.strides() ? x : made.copy_(x);
+  return made.strides() == x.strides() && made.dtype() == x.dtype() ? x : made.copy_(x);
 }
 
 // As efficient attention gives it: a position's values of all heads are together.
-at::Tensor by_position(const at::Tensor& x) {
-  return x.transpose(1, 2).contiguous().transpose(1, 2);
+at::Tensor by_position(const at::Tensor& like, const at::Tensor& x) {
+  return x.transpose(1, 2).to(like.scalar_type()).contiguous().transpose(1, 2);
 }
 
 // self, A, upper, transpose, unitriangular, X, M: the CPU's kernel of sparse blocks corrupts memory.
@@ -143,6 +156,7 @@ void adapt_to_cpu(const c10::FunctionSchema& schema, Stack& arguments) {
   if (name == "aten::_linalg_svd") svd_by_any_driver(arguments);
   if (name == "aten::linalg_lstsq") least_squares_by_gels(arguments);
   if (name.starts_with("aten::_fft_")) check_fft_sizes(arguments);
+  if (is_fused_attention(name)) attend_in_float(arguments);
 }
 
 void adapt_to_gpu(const c10::FunctionSchema& schema, const Stack& arguments, Stack& results) {
@@ -153,8 +167,8 @@ void adapt_to_gpu(const c10::FunctionSchema& schema, const Stack& arguments, Sta
   // keys and values.
   const auto lay_out = [&](std::size_t result, std::size_t argument) {
     const at::Tensor& x = results[result].toTensor();
-    results[result] =
-        is_flash_attention ? with_strides_of(arguments[argument].toTensor(), x) : by_position(x);
+    results[result] = is_flash_attention ? with_strides_of(arguments[argument].toTensor(), x)
+                                         : by_position(arguments[argument].toTensor(), x);
   };
   if (name == "aten::_scaled_dot_product_flash_attention_for_cpu") {
     lay_out(0, 0);

@@ -12,7 +12,7 @@ namespace simulate_gpus {
 /// the errors that only CUDA's kernel has.
 void adapt_to_cpu(const c10::FunctionSchema& schema, torch::jit::Stack& arguments);
 
-/// Gives results of the CPU's kernel the strides that CUDA's have.
+/// Gives results of the CPU's kernel the strides and dtypes that CUDA's have for these arguments.
 void adapt_to_gpu(const c10::FunctionSchema& schema, const torch::jit::Stack& arguments,
                   torch::jit::Stack& results);
 

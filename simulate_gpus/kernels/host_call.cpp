@@ -154,11 +154,12 @@ Values call_widened(const c10::OperatorHandle& operation, c10::DispatchKey key,
 void call_on_host(const c10::OperatorHandle& operation, c10::DispatchKey key,
                   torch::jit::Stack* stack) {
   if (compute_without_kernel(operation.schema(), *stack)) return;
+  const Values given = *stack;
   adapt_to_cpu(operation.schema(), *stack);
   const Values arguments = *stack;
   try {
     operation.redispatchBoxed(c10::DispatchKeySet(key), stack);
-    adapt_to_gpu(operation.schema(), arguments, *stack);
+    adapt_to_gpu(operation.schema(), given, *stack);
   } catch (const c10::Error&) {
     const Widening widening(operation.schema(), arguments);
     if (!widening.is_possible()) throw;

@@ -237,4 +237,10 @@ void compute(const c10::OperatorHandle& operation, c10::DispatchKey host_key,
   for (c10::IValue& result : results) stack->push_back(std::move(result));
 }
 
+torch::jit::Stack compute(const char* name, torch::jit::Stack arguments) {
+  compute(c10::Dispatcher::singleton().findSchemaOrThrow(name, ""), c10::DispatchKey::CPU,
+          &arguments);
+  return arguments;
+}
+
 }  // namespace simulate_gpus

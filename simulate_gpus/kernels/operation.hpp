@@ -14,4 +14,7 @@ namespace simulate_gpus {
 void compute(const c10::OperatorHandle& operation, c10::DispatchKey host_key,
              torch::jit::Stack* stack);
 
+/// The same for an operation of the CPU, without an overload, by its name. Returns the results.
+torch::jit::Stack compute(const char* name, torch::jit::Stack arguments);
+
 }  // namespace simulate_gpus

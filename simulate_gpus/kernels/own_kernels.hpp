@@ -22,8 +22,8 @@ void add_gpu_only(torch::Library& library);
 /// What programs leave to cuDNN, in a dry run too.
 void add_without_cudnn(torch::Library& library);
 
-/// Fused attention; of nested tensors, whose library is the second, `math`.
-void add_attention(torch::Library& library, torch::Library& nested);
+/// Fused attention.
+void add_attention(torch::Library& library);
 
 /// The parts of a batch normalization over several GPUs.
 void add_batch_norm(torch::Library& library);

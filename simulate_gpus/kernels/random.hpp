@@ -7,9 +7,12 @@
 #pragma once
 
 #include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <functional>
 #include <optional>
+#include <utility>
 
 namespace simulate_gpus {
 
@@ -17,5 +20,22 @@ namespace simulate_gpus {
 /// again at each replay of a graph.
 std::function<at::Generator()> take_turn(const std::optional<at::Generator>& generator,
                                          c10::Device device);
+
+/// Advances the device's generator by so many numbers. Returns the seed and the offset that it had:
+/// on the host, or on the device in a capture, where each replay of the graph finds its own.
+std::pair<at::Tensor, at::Tensor> take_state(c10::Device device, std::uint64_t numbers);
+
+/// The numbers that dropout in fused attention compares with its probability: any of them, as often
+/// as it is needed, by its place.
+class NumberedRandom {
+ public:
+  NumberedRandom(std::int64_t seed, std::int64_t offset);
+
+  /// Writes the numbers of the places from `first` on, in (0, 1].
+  void write(std::int64_t first, std::int64_t count, float* to) const;
+
+ private:
+  std::uint64_t key_;
+};
 
 }  // namespace simulate_gpus

@@ -39,11 +39,15 @@ std::set<std::string> words(const std::string& text) {
   return {std::istream_iterator<std::string>(in), {}};
 }
 
-// Operations whose CUDA kernels run on the host and call the runtime: they allocate, make views, or
-// transfer.
+// Operations whose CUDA kernels run on the host and call the runtime: they allocate, make views,
+// transfer, or call other operations.
 const std::set<std::string> k_kept = words(
-    "_cudnn_init_dropout_state _efficientzerotensor _has_same_storage_numel _local_scalar_dense "
-    "_pin_memory _reshape_alias _sparse_compressed_tensor_unsafe _sparse_coo_tensor_with_dims "
+    "_cudnn_init_dropout_state _efficientzerotensor _fused_sdp_choice _has_same_storage_numel "
+    "_local_scalar_dense _pin_memory _reshape_alias _scaled_dot_product_cudnn_attention "
+    "_scaled_dot_product_cudnn_attention_backward _scaled_dot_product_efficient_attention "
+    "_scaled_dot_product_efficient_attention_backward _scaled_dot_product_flash_attention "
+    "_scaled_dot_product_flash_attention_backward _sparse_compressed_tensor_unsafe "
+    "_sparse_coo_tensor_with_dims "
     "_sparse_coo_tensor_with_dims_and_tensors as_strided empty empty_quantized empty_strided "
     "is_pinned is_set_to pin_memory record_stream resize_ set_ unfold view view_as_complex "
     "view_as_real");
@@ -56,7 +60,7 @@ const std::set<std::string> k_kept_sparse = words(
 // The same for nested tensors, whose sizes are on the host.
 const std::set<std::string> k_kept_nested = words(
     "_nested_tensor_size _nested_tensor_storage_offsets _nested_tensor_strides _to_copy copy_ "
-    "_fused_sdp_choice empty_like values");
+    "empty_like values");
 
 // Composite operations that call NVIDIA's libraries or a kernel directly, not by the dispatcher. Not
 // aten::convolution, which torch.jit.trace does not record: it records the _convolution inside.
@@ -193,9 +197,9 @@ void simulate_gpus_replace_kernels() {
     add_copy(library);
     add_gpu_only(library);
     add_batch_norm(library);
-    torch::Library& nested = library_of(c10::DispatchKey::NestedTensorCUDA);
-    replace<c10::DispatchKey::NestedTensorCUDA, c10::DispatchKey::NestedTensorCPU>(nested);
-    add_attention(library, nested);
+    add_attention(library);
+    replace<c10::DispatchKey::NestedTensorCUDA, c10::DispatchKey::NestedTensorCPU>(
+        library_of(c10::DispatchKey::NestedTensorCUDA));
   }
   add_without_cudnn(library);
   add_observers();

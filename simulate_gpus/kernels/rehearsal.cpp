@@ -47,19 +47,6 @@ bool is_of_library(std::string_view text) {
       k_beginnings, [&](std::string_view beginning) { return text.starts_with(beginning); });
 }
 
-// Rehearses unless the kernel is known to take these.
-void rehearse_once(const c10::OperatorHandle& operation, const Values& arguments,
-                   std::uint64_t form) {
-  const std::pair key{&operation.schema(), form};
-  {
-    const std::scoped_lock lock(accepted().mutex);
-    if (accepted().forms.contains(key)) return;
-  }
-  rehearse(operation, arguments);
-  const std::scoped_lock lock(accepted().mutex);
-  accepted().forms.insert(key);
-}
-
 // Operands that are elsewhere, and whether all are single values on the host, which many kernels take.
 // The form tells which they are; it is 0 where there are none.
 struct Strays {
@@ -139,6 +126,18 @@ void rehearse(const c10::OperatorHandle& operation, const Values& arguments) {
     throw;
   }
   end_rehearsal();
+}
+
+void rehearse_once(const c10::OperatorHandle& operation, const Values& arguments,
+                   std::uint64_t form) {
+  const std::pair key{&operation.schema(), form};
+  {
+    const std::scoped_lock lock(accepted().mutex);
+    if (accepted().forms.contains(key)) return;
+  }
+  rehearse(operation, arguments);
+  const std::scoped_lock lock(accepted().mutex);
+  accepted().forms.insert(key);
 }
 
 void check_operands(const c10::OperatorHandle& operation, const Values& arguments,

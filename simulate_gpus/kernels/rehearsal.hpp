@@ -10,6 +10,8 @@
 #include <c10/core/Device.h>
 #include <c10/core/DispatchKey.h>
 
+#include <cstdint>
+
 #include "kernels/arguments.hpp"
 
 namespace simulate_gpus {
@@ -25,6 +27,10 @@ void call_kept_kernel(const c10::OperatorHandle& operation, c10::DispatchKey hos
 
 /// Throws what LibTorch's own kernel refuses. To be called where something is out of the ordinary.
 void rehearse(const c10::OperatorHandle& operation, const Values& arguments);
+
+/// The same, unless the kernel is known to take arguments of this form, a number of the caller's.
+void rehearse_once(const c10::OperatorHandle& operation, const Values& arguments,
+                   std::uint64_t form);
 
 /// Throws where the operands are on several devices, unless the kernel takes such.
 void check_operands(const c10::OperatorHandle& operation, const Values& arguments,

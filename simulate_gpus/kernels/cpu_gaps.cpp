@@ -5,6 +5,7 @@
 #include <ATen/OpMathType.h>
 
 #include <bit>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -117,10 +118,29 @@ at::Tensor by_position(const at::Tensor& like, const at::Tensor& x) {
 // self, A, upper, transpose, unitriangular, X, M: the CPU's kernel of sparse blocks corrupts memory.
 void solve_by_dense_triangle(Stack& arguments) {
   const at::Tensor x = arguments[5].toTensor();
-  x.copy_(std::get<0>(
-      at::triangular_solve(arguments[0].toTensor(), arguments[1].toTensor().to_dense(),
-                           arguments[2].toBool(), arguments[3].toBool(), arguments[4].toBool())));
+  const at::Tensor& triangle = arguments[1].toTensor();
+  if (triangle._nnz() == 0) {
+    x.fill_(std::numeric_limits<double>::quiet_NaN());
+  } else {
+    x.copy_(std::get<0>(at::triangular_solve(arguments[0].toTensor(), triangle.to_dense(),
+                                             arguments[2].toBool(), arguments[3].toBool(),
+                                             arguments[4].toBool())));
+  }
   arguments = {x, arguments[6]};
+}
+
+// CUDA appends what is added; the CPU's kernel merges, which gives other indices.
+std::optional<at::Tensor> sum_of_sparse(const Stack& arguments) {
+  if (!arguments[1].isTensor()) return std::nullopt;
+  const at::Tensor &x = arguments[0].toTensor(), &y = arguments[1].toTensor();
+  const auto is_plain = [](const at::Tensor& t) { return t.is_sparse() && t._nnz() > 0; };
+  if (!is_plain(x) || !is_plain(y) || x.sizes() != y.sizes() || x.sparse_dim() != y.sparse_dim())
+    return std::nullopt;
+  const at::ScalarType dtype = at::result_type(x, y);
+  return at::_sparse_coo_tensor_unsafe(
+      at::cat({x._indices(), y._indices()}, 1),
+      at::cat({x._values().to(dtype), y._values().to(dtype) * arguments[2].toScalar()}), x.sizes(),
+      x.options().dtype(dtype), /*is_coalesced=*/false);
 }
 
 // Nothing if the CPU's kernel takes these arguments.
@@ -134,6 +154,7 @@ std::optional<at::Tensor> result_without_kernel(const std::string& name, const S
   if (name == "aten::nansum" && at::isComplexType(dtype())) {
     return sum_of_numbers(arguments[0].toTensor(), arguments);
   }
+  if (name == "aten::add" || name == "aten::add_") return sum_of_sparse(arguments);
   // The CPU refuses what is singular; on a GPU the inverse is not finite.
   if (name == "aten::cholesky_inverse" &&
       arguments[0].toTensor().diagonal(0, -2, -1).eq(0).any().item<bool>()) {

@@ -93,6 +93,8 @@ TAKEN = {
         torch.sparse_coo_tensor([[1]], [2.0], (2,), device=FIRST, dtype=torch.half)), [1, 3]),
     "a singular factor": (lambda: torch.cholesky_inverse(torch.zeros(1, 1, device=FIRST)).isfinite().flatten(), [False]),
     "float16 and a complex number": (lambda: (floats(2).half() / 2j).to(torch.complex64), [0, -.5j]),
+    "indices that are added are appended": (lambda: changed([torch.sparse_coo_tensor([[1]], [2.0], (2,), device=FIRST)], lambda x: x[0].add_(x[0]))[
+        0]._values(), [2, 2]),
     "rows in half": (lambda: (torch.eye(2, dtype=torch.half).to_sparse_csr().to(FIRST) @ floats(2).half()), [0, 1]),
     "a triangle of blocks": (lambda: torch.triangular_solve(torch.ones(4, 1, device=FIRST), torch.diag(torch.tensor(
         [1.0, 2, 4, 8])).to_sparse_bsr((2, 2)).to(FIRST)).solution.flatten(), [1, .5, .25, .125]),

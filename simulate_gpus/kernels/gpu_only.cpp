@@ -3,6 +3,7 @@
 // GPU-only operations, composed of operations that simulated GPUs have. Their results have the
 // layouts of LibTorch's own kernels (for the cells see ATen/native/cuda/RNN.cu).
 #include <ATen/ATen.h>
+#include <ATen/OpMathType.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/native/UnaryOps.h>
 
@@ -139,7 +140,8 @@ Tensor flatten_indices(const Tensor& indices, at::IntArrayRef sizes) {
 
 // LibTorch compiles its kernel while the program runs.
 void kaiser_window(at::TensorIteratorBase& iterator, std::int64_t length, double beta) {
-  const Tensor x = iterator.tensor(1) * (2. / static_cast<double>(length - 1)) - 1;
+  const Tensor places = iterator.tensor(1).to(at::toOpMathType(iterator.common_dtype()));
+  const Tensor x = places * (2. / static_cast<double>(length - 1)) - 1;
   const Tensor most = at::i0(at::scalar_tensor(beta, at::kDouble));
   iterator.tensor(0).copy_(at::i0((1 - x * x).clamp_min(0).sqrt() * beta) / most.item());
 }

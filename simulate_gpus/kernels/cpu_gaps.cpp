@@ -8,6 +8,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/arguments.hpp"
@@ -48,6 +49,13 @@ void least_squares_by_gels(Stack& arguments) {
   TORCH_CHECK(arguments[3].isNone() || arguments[3].toStringRef() == "gels",
               "torch.linalg.lstsq: `driver` other than `gels` is not supported on CUDA");
   arguments[3] = "gels";
+}
+
+// LibTorch's mul_ of a number puts it first, where the CPU's kernel rounds it to the tensor's dtype.
+void put_number_last(Stack& arguments) {
+  if (!arguments[0].isTensor() || !arguments[1].isTensor()) return;
+  if (arguments[0].toTensor().unsafeGetTensorImpl()->is_wrapped_number())
+    std::swap(arguments[0], arguments[1]);
 }
 
 void check_fft_sizes(const Stack& arguments) {
@@ -174,6 +182,7 @@ std::optional<at::Tensor> result_without_kernel(const std::string& name, const S
 void adapt_to_cpu(const c10::FunctionSchema& schema, Stack& arguments) {
   const std::string& name = schema.name();
   if (name == "aten::_softmax" || name == "aten::_log_softmax") softmax_to_float(arguments);
+  if (name == "aten::mul") put_number_last(arguments);
   if (name == "aten::_linalg_svd") svd_by_any_driver(arguments);
   if (name == "aten::linalg_lstsq") least_squares_by_gels(arguments);
   if (name.starts_with("aten::_fft_")) check_fft_sizes(arguments);

@@ -95,6 +95,7 @@ TAKEN = {
     "float16 and a complex number": (lambda: (floats(2).half() / 2j).to(torch.complex64), [0, -.5j]),
     "indices that are added are appended": (lambda: changed([torch.sparse_coo_tensor([[1]], [2.0], (2,), device=FIRST)], lambda x: x[0].add_(x[0]))[
         0]._values(), [2, 2]),
+    "a number times float16": (lambda: torch.hamming_window(50, dtype=torch.half, device=FIRST)[41:42], [0.34423828125]),
     "rows in half": (lambda: (torch.eye(2, dtype=torch.half).to_sparse_csr().to(FIRST) @ floats(2).half()), [0, 1]),
     "a triangle of blocks": (lambda: torch.triangular_solve(torch.ones(4, 1, device=FIRST), torch.diag(torch.tensor(
         [1.0, 2, 4, 8])).to_sparse_bsr((2, 2)).to(FIRST)).solution.flatten(), [1, .5, .25, .125]),

@@ -55,6 +55,8 @@ def pytest_runtest_logstart(nodeid):
 
 
 def pytest_runtest_logreport(report):
+    if isinstance(report, pytest.SubtestReport) and report.passed:  # the test goes on
+        return
     if report.when == "call" or not report.passed:
         text = "" if report.passed else str(report.longrepr)[-2000:]
         tell(test=name_of(report.nodeid), outcome="pass" if report.passed else "skip" if report.skipped else "fail",

@@ -101,8 +101,7 @@ CUresult cuDeviceTotalMem(std::size_t* bytes, CUdevice device) {
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice device) {
   if (attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED ||
       attribute == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED) {
-    *value = 1;
-    return CUDA_SUCCESS;
+    return with_properties(device, [&](const cudaDeviceProp&) { *value = 1; });
   }
   return result(cudaDeviceGetAttribute(value, static_cast<cudaDeviceAttr>(attribute), device));
 }

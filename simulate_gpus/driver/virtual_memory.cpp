@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
-// The driver's virtual memory: LibTorch's expandable segments, also shared between processes. A handle is an owner of
-// the memory, on the heap.
+// The driver's virtual memory: LibTorch's expandable segments, also shared between processes.
 #include <cuda.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -20,11 +19,12 @@ namespace {
 
 constexpr std::size_t k_granularity = std::size_t{2} << 20;
 
-using Handle = std::shared_ptr<PhysicalMemory>;
+using Memory = std::shared_ptr<PhysicalMemory>;
 
 struct Handles {
   std::mutex mutex;
-  std::set<CUmemGenericAllocationHandle> live;
+  std::map<CUmemGenericAllocationHandle, Memory> live;
+  CUmemGenericAllocationHandle next = 1;
 };
 
 Handles& handles() {
@@ -33,19 +33,19 @@ Handles& handles() {
   return *handles;
 }
 
-CUresult give(Handle memory, CUresult otherwise, CUmemGenericAllocationHandle* handle) {
+CUresult give(Memory memory, CUresult otherwise, CUmemGenericAllocationHandle* handle) {
   if (!memory) return otherwise;
-  *handle = reinterpret_cast<std::uintptr_t>(new Handle(std::move(memory)));
   const std::scoped_lock lock(handles().mutex);
-  handles().live.insert(*handle);
+  *handle = handles().next++;
+  handles().live.emplace(*handle, std::move(memory));
   return CUDA_SUCCESS;
 }
 
 // Null for what is no handle.
-const Handle* memory_of(CUmemGenericAllocationHandle handle) {
+Memory memory_of(CUmemGenericAllocationHandle handle) {
   const std::scoped_lock lock(handles().mutex);
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): the driver's handles are integers
-  return handles().live.contains(handle) ? reinterpret_cast<const Handle*>(handle) : nullptr;
+  const auto found = handles().live.find(handle);
+  return found == handles().live.end() ? nullptr : found->second;
 }
 
 void* place(CUdeviceptr address) {
@@ -101,20 +101,14 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, std::size_t bytes,
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
-  const Handle* const memory = memory_of(handle);
-  if (!memory) return CUDA_ERROR_INVALID_VALUE;
-  {
-    const std::scoped_lock lock(handles().mutex);
-    handles().live.erase(handle);
-  }
-  delete memory;
-  return CUDA_SUCCESS;
+  const std::scoped_lock lock(handles().mutex);
+  return valid(handles().live.erase(handle) == 1);
 }
 
 CUresult cuMemMap(CUdeviceptr address, std::size_t bytes, std::size_t offset,
                   CUmemGenericAllocationHandle handle, unsigned long long) {
-  const Handle* const memory = memory_of(handle);
-  return valid(memory && is_rounded(bytes) && map_memory(place(address), bytes, offset, *memory));
+  const Memory memory = memory_of(handle);
+  return valid(memory && is_rounded(bytes) && map_memory(place(address), bytes, offset, memory));
 }
 
 CUresult cuMemUnmap(CUdeviceptr address, std::size_t bytes) {
@@ -137,21 +131,23 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void*
 
 CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* found,
                                                 CUmemGenericAllocationHandle handle) {
-  const Handle* const memory = memory_of(handle);
+  const Memory memory = memory_of(handle);
   if (!memory) return CUDA_ERROR_INVALID_VALUE;
   *found = {};
   found->type = CU_MEM_ALLOCATION_TYPE_PINNED;
   found->requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-  found->location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device_of_memory(**memory)};
+  found->location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device_of_memory(*memory)};
   return CUDA_SUCCESS;
 }
 
 CUresult cuMemExportToShareableHandle(void* file, CUmemGenericAllocationHandle handle,
                                       CUmemAllocationHandleType type, unsigned long long) {
-  const Handle* const memory = memory_of(handle);
+  const Memory memory = memory_of(handle);
   if (!memory) return CUDA_ERROR_INVALID_VALUE;
   if (!is_shareable(type)) return refuse("memory shared by such a handle");
-  *static_cast<int*>(file) = export_memory(**memory);
+  const int exported = export_memory(*memory);
+  if (exported < 0) return CUDA_ERROR_OPERATING_SYSTEM;
+  *static_cast<int*>(file) = exported;
   return CUDA_SUCCESS;
 }
 

@@ -12,6 +12,7 @@
 
 #include "kernels/own_kernels.hpp"
 #include "kernels/registration.hpp"
+#include "runtime/interface.hpp"
 
 namespace simulate_gpus {
 namespace {
@@ -31,9 +32,15 @@ bool uses_cudnn_for_ctc_loss_of_tensors(const Tensor&, const Tensor&, const Tens
   return false;
 }
 
+// LibTorch's own convolution, while it is rehearsed, asks for cuDNN's, which are made of it.
+void check_is_no_rehearsal() {
+  TORCH_CHECK(!rehearses(), "cuDNN error: a rehearsal begins no work of libraries");
+}
+
 Tensor cudnn_convolution(const Tensor& input, const Tensor& weight, at::IntArrayRef padding,
                          at::IntArrayRef stride, at::IntArrayRef dilation, std::int64_t groups,
                          bool, bool, bool) {
+  check_is_no_rehearsal();
   return at::convolution(input, weight, {}, stride, padding, dilation, /*transposed=*/false,
                          std::vector<std::int64_t>(stride.size()), groups);
 }
@@ -42,6 +49,7 @@ Tensor cudnn_convolution_transpose(const Tensor& input, const Tensor& weight,
                                    at::IntArrayRef padding, at::IntArrayRef output_padding,
                                    at::IntArrayRef stride, at::IntArrayRef dilation,
                                    std::int64_t groups, bool, bool, bool) {
+  check_is_no_rehearsal();
   return at::convolution(input, weight, {}, stride, padding, dilation, /*transposed=*/true,
                          output_padding, groups);
 }

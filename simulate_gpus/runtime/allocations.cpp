@@ -34,7 +34,7 @@ cudaError_t cudaFree(void* address) {
   return cudaSuccess;
 }
 
-// Ends the context with all device memory in it. CUDA leaves undefined what becomes of its streams,
+// Ends the context with all device memory in it, but that of the driver's handles. CUDA leaves undefined what becomes of its streams,
 // events and pinned memory when they are used again: here they are as before.
 cudaError_t cudaDeviceReset() {
   SIMULATE_GPUS_ENTER();

@@ -2,6 +2,7 @@
 #include "virtual_memory.hpp"
 
 #include <cuda_runtime_api.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -104,6 +105,7 @@ void* map_nothing(void* place, std::size_t bytes) {
 std::vector<std::map<std::size_t, Mapping>::iterator> mappings_of(Reservation& reservation,
                                                                   std::size_t offset,
                                                                   std::size_t bytes) {
+  if (bytes > reservation.bytes - offset) return {};
   std::vector<std::map<std::size_t, Mapping>::iterator> found;
   auto next = reservation.mappings.upper_bound(offset);
   if (next == reservation.mappings.begin()) return {};
@@ -115,6 +117,9 @@ std::vector<std::map<std::size_t, Mapping>::iterator> mappings_of(Reservation& r
   }
   return found;
 }
+
+// Not for programs that this one starts. -1 where there are no more files.
+int duplicate(int file) { return fcntl(file, F_DUPFD_CLOEXEC, 0); }
 
 std::size_t offset_in(const Reservation& reservation, const void* address) {
   return static_cast<std::size_t>(static_cast<const char*>(address) - reservation.seen);
@@ -185,9 +190,14 @@ std::shared_ptr<PhysicalMemory> simulate_gpus::create_memory(int device, std::si
   const int card = settings().visible[static_cast<std::size_t>(device)];
   // The name tells who imports the memory of which card it is.
   const int file = memfd_create(("simulated GPU " + std::to_string(card)).c_str(), MFD_CLOEXEC);
+  if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0) {
+    close(file);
+    give_back(device, bytes);
+    return nullptr;
+  }
   auto made = std::make_shared<PhysicalMemory>(card, bytes, file, true);
   tell(&Tool::allocates, device);
-  return file >= 0 && ftruncate(file, static_cast<off_t>(bytes)) == 0 ? made : nullptr;
+  return made;
 }
 
 std::shared_ptr<PhysicalMemory> simulate_gpus::import_memory(int file) {
@@ -199,11 +209,13 @@ std::shared_ptr<PhysicalMemory> simulate_gpus::import_memory(int file) {
       std::sscanf(name.data(), "/memfd:simulated GPU %d", &card) != 1 || device_of_card(card) < 0) {
     return nullptr;
   }
-  return std::make_shared<PhysicalMemory>(card, static_cast<std::size_t>(status.st_size), dup(file),
+  const int own = duplicate(file);
+  if (own < 0) return nullptr;
+  return std::make_shared<PhysicalMemory>(card, static_cast<std::size_t>(status.st_size), own,
                                           false);
 }
 
-int simulate_gpus::export_memory(const PhysicalMemory& memory) { return dup(memory.file); }
+int simulate_gpus::export_memory(const PhysicalMemory& memory) { return duplicate(memory.file); }
 
 int simulate_gpus::device_of_memory(const PhysicalMemory& memory) {
   return device_of_card(memory.card);
@@ -213,13 +225,14 @@ bool simulate_gpus::map_memory(void* address, std::size_t bytes, std::size_t off
                                const std::shared_ptr<PhysicalMemory>& memory) {
   const std::scoped_lock lock(reservations().mutex);
   Reservation* const found = find_reservation(address);
-  if (!found || !found->is_used || offset + bytes > memory->bytes) return false;
+  if (!found || !found->is_used || offset > memory->bytes || bytes > memory->bytes - offset)
+    return false;
   const std::size_t begin = offset_in(*found, address);
   const auto next = found->mappings.lower_bound(begin + bytes);
   const bool is_free = next == found->mappings.begin() ||
                        std::prev(next)->first + std::prev(next)->second.bytes <= begin;
   const int device = device_of_card(memory->card);
-  if (!is_free || begin + bytes > found->bytes) return false;
+  if (!is_free || bytes > found->bytes - begin) return false;
   if (!found->mappings.empty() && found->device != device) return false;
   if (!map_range(found->host + begin, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
                  memory->file, offset)) {

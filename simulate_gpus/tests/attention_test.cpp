@@ -15,6 +15,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -47,12 +48,15 @@ struct Only {
     at::globalContext().setSDPUseFlash(kind == sdp::SDPBackend::flash_attention);
     at::globalContext().setSDPUseMemEfficient(kind == sdp::SDPBackend::efficient_attention);
     at::globalContext().setSDPUseMath(kind == sdp::SDPBackend::math);
+    at::globalContext().setSDPUseCuDNN(kind == sdp::SDPBackend::cudnn_attention);
   }
   ~Only() {
     at::globalContext().setSDPUseFlash(true);
     at::globalContext().setSDPUseMemEfficient(true);
     at::globalContext().setSDPUseMath(true);
+    at::globalContext().setSDPUseCuDNN(was_cudnn_used);
   }
+  bool was_cudnn_used = at::globalContext().userEnabledCuDNNSDP();
 };
 
 // Which pairs efficient attention's dropout keeps, by seed and offset.
@@ -124,6 +128,22 @@ TEST(Attention, OfTheEfficientKindIsThatInSteps) {
                                k_seed, 0);
     }
     expect_same_gradients(output, in_steps(query, key, value, x, mask, kept), inputs);
+  }
+}
+
+TEST(Attention, OfTheCudnnKindIsThatInSteps) {
+  const Only only(sdp::SDPBackend::cudnn_attention);
+  for (const Case& x : std::vector<Case>{{torch::kHalf, 32, 40, 16, 16, 0, false, {}, {}},
+                                         {torch::kBFloat16, 64, 64, 32, 32, 0, true, 0.2, {}}}) {
+    SCOPED_TRACE(testing::Message() << x.dtype);
+    const Tensor query = random({k_batch, k_heads, x.queries, x.width}, x.dtype),
+                 key = random({k_batch, k_heads, x.keys, x.width}, x.dtype),
+                 value = random({k_batch, k_heads, x.keys, x.width}, x.dtype);
+    const Tensor output =
+        torch::scaled_dot_product_attention(query, key, value, {}, 0, x.is_causal, x.scale);
+    EXPECT_NE(output.grad_fn()->name().find("Cudnn"), std::string::npos)
+        << output.grad_fn()->name();
+    expect_same_gradients(output, in_steps(query, key, value, x, {}, {}), {query, key, value});
   }
 }
 

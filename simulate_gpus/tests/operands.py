@@ -37,6 +37,9 @@ def foreign_index(device):
 
 # What LibTorch refuses before it launches a kernel, and its text.
 REFUSED = {
+    "a convolution by another GPU's weights": (lambda: torch.conv2d(image(), torch.ones(1, 1, 2, 2, device=SECOND)), "device"),
+    "with another GPU's bias": (lambda: torch.conv2d(image(), torch.ones(1, 1, 2, 2, device=FIRST), torch.ones(1, device=SECOND)), "device"),
+    "transposed": (lambda: torch.conv_transpose2d(image(), torch.ones(1, 1, 2, 2, device=SECOND)), "device"),
     "a CPU tensor by a GPU's index": (lambda: floats(3, "cpu")[INDEX.to(FIRST)], foreign_index("cpu")),
     "a CPU tensor by a GPU's mask": (lambda: floats(3, "cpu")[floats(3) > 0], foreign_index("cpu")),
     "by another GPU's index": (lambda: floats(3)[INDEX.to(SECOND)], foreign_index(FIRST)),
@@ -80,6 +83,10 @@ REFUSED = {
 
 def matrix():
     return floats(6).view(2, 3)
+
+
+def image():
+    return torch.ones(1, 1, 3, 3, device=FIRST)
 
 
 def changed(x, change):

@@ -78,6 +78,8 @@ TEST(VirtualMemory, IsOneRangeOfSeveralPieces) {
   EXPECT_EQ(copy(8), cudaErrorInvalidValue);  // no access yet
   ASSERT_EQ(allow(address, 2 * k_piece), CUDA_SUCCESS);
   EXPECT_EQ(copy(2 * k_piece + 8), cudaErrorInvalidValue);  // into what is not mapped
+  EXPECT_EQ(cudaMemcpy(place(address), place(address), SIZE_MAX - 3, cudaMemcpyDefault),
+            cudaErrorInvalidValue);
   ASSERT_EQ(copy(2 * k_piece), cudaSuccess);
   ASSERT_EQ(cudaMemcpy(read.data(), place(address), 2 * k_piece, cudaMemcpyDefault), cudaSuccess);
   EXPECT_EQ(read, values);

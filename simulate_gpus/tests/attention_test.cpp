@@ -132,6 +132,7 @@ TEST(Attention, OfTheEfficientKindIsThatInSteps) {
 }
 
 TEST(Attention, OfTheCudnnKindIsThatInSteps) {
+  torch::cuda::synchronize();  // the first use of CUDA switches it off
   const Only only(sdp::SDPBackend::cudnn_attention);
   for (const Case& x : std::vector<Case>{{torch::kHalf, 32, 40, 16, 16, 0, false, {}, {}},
                                          {torch::kBFloat16, 64, 64, 32, 32, 0, true, 0.2, {}}}) {

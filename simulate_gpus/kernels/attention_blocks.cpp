@@ -7,6 +7,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <algorithm>
+#include <deque>
 #include <functional>
 #include <string>
 #include <utility>
@@ -297,25 +298,27 @@ Tensor& fill_dropout_numbers(Tensor& numbers, std::int64_t seed, std::int64_t of
 
 void add_attention_blocks() {
   // Never destroyed: what is registered stays until the end of the process.
-  const auto add = [](torch::Library::Kind kind, std::optional<c10::DispatchKey> key) {
-    return new torch::Library(kind, "simulate_gpus", key, __FILE__, __LINE__);
+  static auto* const libraries = new std::deque<torch::Library>;
+  const auto add = [](torch::Library::Kind kind,
+                      std::optional<c10::DispatchKey> key) -> torch::Library& {
+    return libraries->emplace_back(kind, "simulate_gpus", key, __FILE__, __LINE__);
   };
-  auto* const schemas = add(torch::Library::FRAGMENT, std::nullopt);
+  torch::Library& schemas = add(torch::Library::FRAGMENT, std::nullopt);
   const std::string four = "(Tensor, Tensor, Tensor, Tensor)";
-  schemas->def(("attend(" + k_arguments + ", bool wants_mask) -> " + four).c_str());
-  schemas->def(("attend_backward(" + k_arguments +
-                ", Tensor grad, Tensor output, Tensor logsumexp, bool wants_bias) -> " + four)
-                   .c_str());
-  schemas->def("fill_dropout_numbers_(Tensor(a!) numbers, int seed, int offset) -> Tensor(a!)");
+  schemas.def(("attend(" + k_arguments + ", bool wants_mask) -> " + four).c_str());
+  schemas.def(("attend_backward(" + k_arguments +
+               ", Tensor grad, Tensor output, Tensor logsumexp, bool wants_bias) -> " + four)
+                  .c_str());
+  schemas.def("fill_dropout_numbers_(Tensor(a!) numbers, int seed, int offset) -> Tensor(a!)");
   using torch::CppFunction;
-  auto* const host = add(torch::Library::IMPL, c10::DispatchKey::CPU);
-  host->impl("attend", CppFunction::makeFromBoxedFunction<&attend_on_host>());
-  host->impl("attend_backward", CppFunction::makeFromBoxedFunction<&attend_backward_on_host>());
-  host->impl("fill_dropout_numbers_", CppFunction::makeFromBoxedFunction<&fill_on_host>());
+  torch::Library& host = add(torch::Library::IMPL, c10::DispatchKey::CPU);
+  host.impl("attend", CppFunction::makeFromBoxedFunction<&attend_on_host>());
+  host.impl("attend_backward", CppFunction::makeFromBoxedFunction<&attend_backward_on_host>());
+  host.impl("fill_dropout_numbers_", CppFunction::makeFromBoxedFunction<&fill_on_host>());
   // By which a seed on the host is seen to be no operand on another device.
-  auto* const gpu = add(torch::Library::IMPL, c10::DispatchKey::CUDA);
+  torch::Library& gpu = add(torch::Library::IMPL, c10::DispatchKey::CUDA);
   for (const char* name : {"attend", "attend_backward", "fill_dropout_numbers_"})
-    gpu->impl(name, CppFunction::makeFromBoxedFunction<&compute_on_gpu>());
+    gpu.impl(name, CppFunction::makeFromBoxedFunction<&compute_on_gpu>());
 }
 
 }  // namespace simulate_gpus

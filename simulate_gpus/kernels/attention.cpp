@@ -56,6 +56,7 @@ Tensor heads_first(const Tensor& x) { return x.transpose(1, 2); }
 
 bool is_asked(const char* name, Stack arguments) {
   const auto operation = c10::Dispatcher::singleton().findSchemaOrThrow(name, "");
+  arguments.resize(operation.schema().arguments().size());  // newer ones may be left out
   if (rehearses()) {
     call_kept_kernel(operation, c10::DispatchKey::CPU, &arguments);
     return true;

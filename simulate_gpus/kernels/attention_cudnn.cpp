@@ -5,6 +5,8 @@
 #include <tuple>
 #include <utility>
 
+#include <torch/version.h>
+
 #include "kernels/attention.hpp"
 #include "kernels/own_kernels.hpp"
 #include "kernels/random.hpp"
@@ -53,7 +55,16 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Ten
     const Tensor& query, const Tensor& key, const Tensor& value, const OptionalTensor& bias,
     const OptionalTensor& starts_q, const OptionalTensor& starts_k, std::int64_t most_queries,
     std::int64_t most_keys, bool wants_logsumexp, double dropout, bool is_causal, bool wants_mask,
-    OptionalDouble scale) {
+    OptionalDouble scale
+#if TORCH_VERSION_MINOR >= 15
+    ,
+    const OptionalTensor& lengths, const OptionalTensor& table
+#endif
+) {
+#if TORCH_VERSION_MINOR >= 15
+  TORCH_CHECK_NOT_IMPLEMENTED(!is_given(lengths) && !is_given(table),
+                              "Simulated GPUs have no tables of blocks in attention");
+#endif
   if (is_asked("aten::_cudnn_attention_forward",
                {query, key, value, bias, starts_q, starts_k, most_queries, most_keys,
                 wants_logsumexp, 0.0, is_causal, wants_mask, scale})) {

@@ -5,6 +5,8 @@
 #include <tuple>
 #include <utility>
 
+#include <torch/version.h>
+
 #include "kernels/attention.hpp"
 #include "kernels/own_kernels.hpp"
 #include "kernels/random.hpp"
@@ -50,7 +52,16 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> flash(
     const Tensor& query, const Tensor& key, const Tensor& value, const OptionalTensor& starts_q,
     const OptionalTensor& starts_k, std::int64_t most_queries, std::int64_t most_keys,
     double dropout, bool is_causal, bool wants_mask, OptionalDouble scale, OptionalInt left,
-    OptionalInt right, const OptionalTensor& lengths_k, const OptionalTensor& slopes) {
+    OptionalInt right, const OptionalTensor& lengths_k, const OptionalTensor& slopes
+#if TORCH_VERSION_MINOR >= 15
+    ,
+    const OptionalTensor& table, OptionalInt
+#endif
+) {
+#if TORCH_VERSION_MINOR >= 15
+  TORCH_CHECK_NOT_IMPLEMENTED(!is_given(table),
+                              "Simulated GPUs have no tables of blocks in attention");
+#endif
   if (is_asked("aten::_flash_attention_forward",
                {query, key, value, starts_q, starts_k, most_queries, most_keys, 0.0, is_causal,
                 wants_mask && dropout == 0, scale, left, right, lengths_k, slopes})) {

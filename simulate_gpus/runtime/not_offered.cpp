@@ -8,13 +8,15 @@
 #include <cstdio>
 #include <mutex>
 #include <set>
+#include <string>
 
 #include "errors.hpp"
 #include "interface.hpp"
 
 // By it NVIDIA's own libraries ask for tables that no header describes, and do without: CUPTI, say,
-// whenever LibTorch's profiler starts. A program that needs these hears of it from those libraries.
-static constexpr auto k_silent = "cuGetExportTable";
+// whenever LibTorch's profiler starts. A program that needs these hears of it from those libraries. LibTorch 2.15 asks for
+// the driver's log at its start.
+static const std::set<std::string> k_silent = {"cuGetExportTable", "cuLogsRegisterCallback"};
 
 // Of all four libraries, which refuse in the same words.
 std::string simulate_gpus::not_offered(const std::string& function) {
@@ -24,7 +26,7 @@ std::string simulate_gpus::not_offered(const std::string& function) {
   };
   static auto* const said = new Said;  // never destroyed: used until the very end of a process
   const std::string text = function + " is not offered by simulated GPUs";
-  if (function == k_silent) return text;
+  if (k_silent.contains(function)) return text;
   const std::scoped_lock lock(said->mutex);
   if (said->functions.insert(function).second)
     std::fprintf(stderr, "simulate_gpus: %s\n", text.c_str());

@@ -3,7 +3,7 @@
 LibTorch's own autocast lists under torch.autocast.
 
 Usage: python mixed_precision.py PROGRAM        PROGRAM: the tests; sees the same GPUs as this process
-Exits with 77, which CTest shows as "Skipped", where this Python has no torch or no safetensors.
+Exits with 77, which CTest shows as "Skipped", where this Python lacks torch, safetensors or expecttest.
 """
 import importlib.util
 import itertools
@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-for module in ("torch", "safetensors"):
+for module in ("torch", "safetensors", "expecttest"):  # the last: for torch.testing._internal
     if not importlib.util.find_spec(module):
         print(f"SKIPPED: {sys.executable} has no {module}")
         sys.exit(77)

@@ -33,14 +33,21 @@ bool uses_cudnn_for_ctc_loss_of_tensors(const Tensor&, const Tensor&, const Tens
 }
 
 // LibTorch's own convolution, while it is rehearsed, asks for cuDNN's, which are made of it.
-void check_is_no_rehearsal() {
-  TORCH_CHECK(!rehearses(), "cuDNN error: a rehearsal begins no work of libraries");
+// It says which dtypes cuDNN has.
+void check_is_no_rehearsal(const Tensor& input) {
+  if (!rehearses()) return;
+  const at::ScalarType dtype = input.scalar_type();
+  const bool has_engine = at::isFloatingType(dtype);
+  TORCH_CHECK(has_engine || dtype == at::kInt || dtype == at::kChar || dtype == at::kByte,
+              "getCudnnDataTypeFromScalarType() not supported for ", dtype);
+  TORCH_CHECK(has_engine, "GET was unable to find an engine to execute this computation");
+  TORCH_CHECK(false, "cuDNN error: a rehearsal begins no work of libraries");
 }
 
 Tensor cudnn_convolution(const Tensor& input, const Tensor& weight, at::IntArrayRef padding,
                          at::IntArrayRef stride, at::IntArrayRef dilation, std::int64_t groups,
                          bool, bool, bool) {
-  check_is_no_rehearsal();
+  check_is_no_rehearsal(input);
   return at::convolution(input, weight, {}, stride, padding, dilation, /*transposed=*/false,
                          std::vector<std::int64_t>(stride.size()), groups);
 }
@@ -49,7 +56,7 @@ Tensor cudnn_convolution_transpose(const Tensor& input, const Tensor& weight,
                                    at::IntArrayRef padding, at::IntArrayRef output_padding,
                                    at::IntArrayRef stride, at::IntArrayRef dilation,
                                    std::int64_t groups, bool, bool, bool) {
-  check_is_no_rehearsal();
+  check_is_no_rehearsal(input);
   return at::convolution(input, weight, {}, stride, padding, dilation, /*transposed=*/true,
                          output_padding, groups);
 }

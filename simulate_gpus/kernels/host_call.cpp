@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <vector>
@@ -55,6 +56,45 @@ const std::set<std::string_view> k_of_complex32 = {"_fft_c2c",      "_fft_c2r",
                                                    "tanh_backward", "trace"};
 const std::set<std::string_view> k_of_bool = {"abs", "trace"};
 
+// Operations whose CUDA kernels compute in float32 and round once, and the CPU's in 16 bits.
+const std::set<std::string_view> k_rounded_once = {"_adaptive_avg_pool3d",
+                                                   "_adaptive_avg_pool3d_backward",
+                                                   "_batch_norm_with_update",
+                                                   "_native_batch_norm_legit",
+                                                   "_native_batch_norm_legit_no_training",
+                                                   "batch_norm_backward",
+                                                   "grid_sampler_2d",
+                                                   "grid_sampler_2d_backward",
+                                                   "grid_sampler_3d",
+                                                   "grid_sampler_3d_backward",
+                                                   "logit_backward",
+                                                   "native_batch_norm",
+                                                   "native_batch_norm_backward",
+                                                   "native_layer_norm",
+                                                   "native_layer_norm_backward",
+                                                   "nll_loss_forward",
+                                                   "polygamma",
+                                                   "digamma",
+                                                   "prod",
+                                                   "rsqrt",
+                                                   "special_i0e",
+                                                   "special_xlog1py",
+                                                   "upsample_trilinear3d",
+                                                   "upsample_trilinear3d_backward",
+                                                   "xlogy"};
+
+// Their results after the first, which CUDA keeps in float32.
+bool has_statistics(std::string_view name) {
+  return name == "native_layer_norm" || name == "_batch_norm_with_update" ||
+         name.starts_with("_native_batch_norm") || name == "native_batch_norm";
+}
+
+bool is_statistic(const c10::Argument& argument) {
+  const std::string& name = argument.name();
+  return name == "mean" || name == "rstd" || name.starts_with("save_") ||
+         name.starts_with("running_");
+}
+
 struct Wider {
   at::ScalarType narrow, wide;
   const std::set<std::string_view>* operations;
@@ -91,6 +131,24 @@ class Widening {
     }
   }
 
+  // One that is computed in float32 even though the CPU has it in 16 bits.
+  static std::optional<Widening> of_rounded_once(const c10::FunctionSchema& schema,
+                                                 const Values& arguments) {
+    if (!k_rounded_once.contains(base_name(schema))) return std::nullopt;
+    std::set<at::ScalarType> dtypes;
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+      if (is_statistic(schema.arguments()[i])) continue;
+      for_each_tensor(arguments[i], [&](const at::Tensor& x) {
+        if (x.defined() && x.is_floating_point()) dtypes.insert(x.scalar_type());
+      });
+    }
+    if (dtypes.size() != 1) return std::nullopt;
+    Widening widening;
+    for (const Wider& each : {k_wider[0], k_wider[1]})
+      if (dtypes.contains(each.narrow)) widening.used_.push_back(each);
+    return widening.used_.empty() ? std::nullopt : std::optional(widening);
+  }
+
   [[nodiscard]] bool is_possible() const { return !used_.empty() && is_certain_; }
 
   [[nodiscard]] at::Tensor widened(const at::Tensor& x) const {
@@ -104,6 +162,8 @@ class Widening {
   }
 
  private:
+  Widening() = default;
+
   [[nodiscard]] const Wider* find(const at::Tensor& x, at::ScalarType Wider::*dtype) const {
     if (!x.defined()) return nullptr;
     const auto found = std::ranges::find(used_, x.scalar_type(), dtype);
@@ -139,8 +199,10 @@ Values call_widened(const c10::OperatorHandle& operation, c10::DispatchKey key,
       originals[k].copy_(written[k]);
     }
   }
+  const std::size_t narrow = has_statistics(base_name(schema)) ? 1 : results.size();
   for (std::size_t r = 0; r < results.size(); ++r) {
     const auto argument = returned_argument(schema, schema.returns()[r]);
+    if (!argument && r >= narrow) continue;
     results[r] =
         argument ? arguments[*argument] : with_tensors(results[r], [&](const at::Tensor& result) {
           return widening.narrowed(result);
@@ -154,6 +216,10 @@ Values call_widened(const c10::OperatorHandle& operation, c10::DispatchKey key,
 void call_on_host(const c10::OperatorHandle& operation, c10::DispatchKey key,
                   torch::jit::Stack* stack) {
   if (compute_without_kernel(operation.schema(), *stack)) return;
+  if (const auto widening = Widening::of_rounded_once(operation.schema(), *stack)) {
+    *stack = call_widened(operation, key, *stack, *widening);
+    return;
+  }
   const Values given = *stack;
   adapt_to_cpu(operation.schema(), *stack);
   const Values arguments = *stack;

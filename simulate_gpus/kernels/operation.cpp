@@ -198,6 +198,7 @@ void compute(const c10::OperatorHandle& operation, c10::DispatchKey host_key,
     prepare_indices(arguments);
     check_operands(operation, arguments, device);  // LibTorch looks at the values after its indices
   }
+  check_dtypes(operation, arguments);
   check_deterministic(schema, arguments);
 
   cudaStream_t stream = c10::cuda::getCurrentCUDAStream(device.index()).stream();

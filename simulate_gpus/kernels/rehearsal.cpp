@@ -2,10 +2,12 @@
 #include "kernels/rehearsal.hpp"
 
 #include <ATen/ATen.h>
+#include <c10/cuda/CUDAStream.h>
 #include <c10/util/hash.h>
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -69,32 +71,101 @@ Strays find_strays(const Values& arguments, c10::Device device) {
   return strays;
 }
 
-// The dtypes of operands that are out of the ordinary: mixed, not plain ones of one device, or ones
-// that not all kernels have. 0 for all others.
-std::uint64_t form_of(const c10::OperatorHandle& operation, const Values& arguments) {
-  std::optional<at::Tensor> first;
+// What chooses one of an operation's kernels, and whether it has anything to do: dtypes, names, flags, small numbers,
+// dimensions. 0 where all operands are dense, on one device, and of a dtype that every kernel has.
+std::uint64_t form_of(const Values& arguments) {
+  std::uint64_t form = 14695981039346656037U;  // FNV-1a
+  const auto add = [&](std::uint64_t value) { form = (form ^ value) * 1099511628211U; };
+  const auto add_small = [&](std::int64_t number) {
+    add(static_cast<std::uint64_t>(std::clamp<std::int64_t>(number, -1, 2)));
+  };
   bool is_ordinary = true;
-  std::uint64_t form = 1;
   for (const c10::IValue& argument : arguments) {
+    add(static_cast<std::uint64_t>(argument.isNone()));
+    if (argument.isBool()) add_small(argument.toBool() ? 1 : 0);
+    if (argument.isInt()) add_small(argument.toInt());
+    if (argument.isString()) add(std::hash<std::string>()(argument.toStringRef()));
+    if (argument.isIntList())
+      for (const std::int64_t number : argument.toIntList()) add_small(number);
     for_each_tensor(argument, [&](const at::Tensor& tensor) {
       if (!tensor.defined()) return;
-      if (!first) first = tensor;
-      form = form * 64 + static_cast<std::uint64_t>(tensor.scalar_type()) + 1;
-      is_ordinary &= tensor.is_cuda() && tensor.layout() == at::kStrided &&
-                     tensor.device() == first->device() &&
-                     tensor.scalar_type() == first->scalar_type();
+      const at::ScalarType dtype = tensor.scalar_type();
+      add(static_cast<std::uint64_t>(dtype));
+      add(static_cast<std::uint64_t>(tensor.layout()));
+      add(static_cast<std::uint64_t>(tensor.dim()));
+      add_small(tensor.numel());
+      is_ordinary &= (dtype == at::kFloat || dtype == at::kDouble) && tensor.is_cuda() &&
+                     tensor.layout() == at::kStrided;
     });
   }
-  if (!first) return 0;
-  const at::ScalarType dtype = first->scalar_type();
-  const std::string& name = operation.schema().name();
-  const bool may_be_narrow =
-      !name.starts_with("aten::_fft") && name.find("linalg") == std::string::npos;
-  is_ordinary &= dtype == at::kFloat || dtype == at::kDouble || dtype == at::kComplexFloat ||
-                 dtype == at::kComplexDouble ||
-                 (may_be_narrow && (dtype == at::kHalf || dtype == at::kBFloat16));
   return is_ordinary ? 0 : form;
 }
+
+// Some operations stand for others, and have no kernel for GPUs.
+bool has_own_kernel(const c10::OperatorHandle& operation) {
+  return kept().contains({&operation.schema(), c10::DispatchKey::CPU});
+}
+
+bool is_dense(const Values& arguments) {
+  bool is_dense = true;
+  for (const c10::IValue& argument : arguments) {
+    for_each_tensor(argument, [&](const at::Tensor& tensor) {
+      is_dense &= !tensor.defined() || tensor.layout() == at::kStrided;
+    });
+  }
+  return is_dense;
+}
+
+// A rehearsal gives outputs their sizes; its end takes them back.
+class KeptSizes {
+ public:
+  KeptSizes(const c10::FunctionSchema& schema, const Values& arguments) {
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+      if (!writes_argument(schema, i)) continue;
+      for_each_tensor(arguments[i], [&](const at::Tensor& tensor) {
+        if (tensor.defined() && tensor.layout() == at::kStrided)
+          kept_.push_back({tensor, tensor.sizes().vec(), tensor.strides().vec()});
+      });
+    }
+  }
+  ~KeptSizes() {
+    for (const auto& [tensor, sizes, strides] : kept_) {
+      if (tensor.sizes() != sizes || tensor.strides() != strides)
+        tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
+    }
+  }
+  KeptSizes(const KeptSizes&) = delete;
+  KeptSizes& operator=(const KeptSizes&) = delete;
+
+ private:
+  struct Kept {
+    at::Tensor tensor;
+    std::vector<std::int64_t> sizes, strides;
+  };
+  std::vector<Kept> kept_;
+};
+
+// A rehearsal draws random numbers; its end gives them back.
+class KeptOffset {
+ public:
+  KeptOffset(const Values& arguments, c10::Device device)
+      : generator_(at::globalContext().defaultGenerator(device)) {
+    for (const c10::IValue& argument : arguments)
+      if (argument.isGenerator()) generator_ = argument.toGenerator();
+    const std::scoped_lock lock(generator_.mutex());
+    offset_ = generator_.unsafeGetGeneratorImpl()->get_offset();
+  }
+  ~KeptOffset() {
+    const std::scoped_lock lock(generator_.mutex());
+    generator_.set_offset(offset_);
+  }
+  KeptOffset(const KeptOffset&) = delete;
+  KeptOffset& operator=(const KeptOffset&) = delete;
+
+ private:
+  at::Generator generator_;
+  std::uint64_t offset_;
+};
 
 }  // namespace
 
@@ -106,6 +177,9 @@ void keep_kernel(const c10::OperatorHandle& operation, c10::DispatchKey key,
 
 void call_kept_kernel(const c10::OperatorHandle& operation, c10::DispatchKey host_key,
                       torch::jit::Stack* stack) {
+  if (operation.schema().name() == "aten::copy_" &&
+      torch::jit::peek(*stack, 0, 3).toTensor().is_cuda())
+    return torch::jit::drop(*stack, 2);  // it takes all dtypes
   const auto found = kept().find({&operation.schema(), host_key});
   TORCH_CHECK(found != kept().end(), "CUDA error: nothing is kept of ", operation.schema().name());
   found->second.callBoxed(operation, c10::DispatchKeySet(host_key), stack);
@@ -113,6 +187,7 @@ void call_kept_kernel(const c10::OperatorHandle& operation, c10::DispatchKey hos
 
 void rehearse(const c10::OperatorHandle& operation, const Values& arguments) {
   const InsideKernel inside;
+  const KeptSizes sizes(operation.schema(), arguments);
   torch::jit::Stack stack = arguments;
   begin_rehearsal();
   try {
@@ -121,9 +196,9 @@ void rehearse(const c10::OperatorHandle& operation, const Values& arguments) {
     const bool has_come_to_work = end_rehearsal();
     if (!has_come_to_work && !is_of_library(error.what_without_backtrace())) throw;
     return;
-  } catch (...) {  // what its way out threw
-    end_rehearsal();
-    throw;
+  } catch (...) {  // what its way out threw, or Thrust
+    if (!end_rehearsal()) throw;
+    return;
   }
   end_rehearsal();
 }
@@ -152,8 +227,20 @@ void check_operands(const c10::OperatorHandle& operation, const Values& argument
   }
 }
 
+void check_dtypes(const c10::OperatorHandle& operation, const Values& arguments) {
+  const std::uint64_t form = form_of(arguments);
+  if (form == 0 || !is_dense(arguments) || !has_own_kernel(operation)) return;
+  if (!operation.hasTag(at::Tag::nondeterministic_seeded)) {
+    rehearse_once(operation, arguments, form);
+  } else if (const c10::Device device = device_of(arguments);
+             !is_captured(c10::cuda::getCurrentCUDAStream(device.index()).stream())) {
+    const KeptOffset kept(arguments, device);
+    rehearse_once(operation, arguments, form);
+  }
+}
+
 void check_library_operands(const c10::OperatorHandle& operation, const Values& arguments) {
-  const std::uint64_t form = form_of(operation, arguments);
+  const std::uint64_t form = form_of(arguments);
   if (form == 0) return;
   check_operands(operation, arguments, device_of(arguments));
   rehearse_once(operation, arguments, form);

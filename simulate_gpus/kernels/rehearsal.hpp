@@ -36,6 +36,9 @@ void rehearse_once(const c10::OperatorHandle& operation, const Values& arguments
 void check_operands(const c10::OperatorHandle& operation, const Values& arguments,
                     c10::Device device);
 
+/// Throws where the kernel has not these dtypes.
+void check_dtypes(const c10::OperatorHandle& operation, const Values& arguments);
+
 /// The same for an operation that NVIDIA's libraries compute, and that a dry run does not: its
 /// dtypes and layouts are checked too.
 void check_library_operands(const c10::OperatorHandle& operation, const Values& arguments);

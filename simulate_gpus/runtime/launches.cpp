@@ -60,7 +60,7 @@ using namespace simulate_gpus;
 namespace {
 
 cudaError_t launch(const void* function, cudaStream_t stream) {
-  if (const cudaError_t refused = refuse_in_rehearsal()) return refused;
+  if (rehearses()) return cudaSuccess;
   if (settings().dry_run) {
     tell_given(stream_of(stream), {.kind = Kind::operation, .kernel = function});
     submit(stream_of(stream), [] {});

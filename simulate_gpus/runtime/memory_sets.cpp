@@ -19,7 +19,7 @@ using namespace simulate_gpus;
 namespace {
 
 cudaError_t set(const Rows& rows, int value, cudaStream_t handle) {
-  if (const cudaError_t refused = refuse_in_rehearsal()) return refused;
+  if (rehearses()) return cudaSuccess;
   if (const cudaError_t wrong = check_rows(rows)) return fail(wrong);
   CUstream_st& stream = stream_of(handle);
   const bool is_done = touches(rows.bytes());

@@ -5,7 +5,7 @@
 
 namespace simulate_gpus {
 
-/// Success, unless this thread rehearses: then no launch, copy or memory set begins.
+/// Success, unless this thread rehearses: then nothing begins whose result the host reads.
 cudaError_t refuse_in_rehearsal();
 
 }  // namespace simulate_gpus

@@ -4,7 +4,9 @@
 #include <ATen/ATen.h>
 #include <ATen/OpMathType.h>
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <string>
@@ -58,6 +60,14 @@ void put_number_last(Stack& arguments) {
     std::swap(arguments[0], arguments[1]);
 }
 
+// With one bound CUDA compares in the dtype of the tensor that it writes, the CPU in the wider one of the two.
+void clamp_in_own_dtype(Stack& arguments) {
+  if (arguments[1].isTensor() == arguments[2].isTensor()) return;
+  for (const std::size_t i : {1, 2})
+    if (arguments[i].isTensor())
+      arguments[i] = arguments[i].toTensor().to(arguments[0].toTensor().scalar_type());
+}
+
 void check_fft_sizes(const Stack& arguments) {
   const at::Tensor& x = arguments[0].toTensor();
   if (x.scalar_type() != at::kHalf && x.scalar_type() != at::kComplexHalf) return;
@@ -91,6 +101,21 @@ at::Tensor histogram_of_integers(const at::Tensor& x, std::int64_t bins, std::in
   return bin.bincount({}, bins).to(x.scalar_type());
 }
 
+// By float32, as CUDA's kernel counts its steps, in one rounding.
+at::Tensor integers_between(std::int64_t first, std::int64_t last, std::int64_t steps,
+                            at::ScalarType dtype) {
+  const float step = (static_cast<float>(last) - static_cast<float>(first)) /
+                     static_cast<float>(std::max<std::int64_t>(steps - 1, 1));
+  const at::Tensor made = at::empty({steps}, dtype);
+  for (std::int64_t i = 0; i < steps; ++i) {
+    const bool from_first = i < steps / 2 || steps == 1;
+    const auto count = static_cast<float>(from_first ? i : -(steps - 1 - i));
+    made[i] = static_cast<std::int64_t>(
+        std::fma(step, count, static_cast<float>(from_first ? first : last)));
+  }
+  return made;
+}
+
 at::Tensor sum_of_numbers(const at::Tensor& x, const Stack& arguments) {
   std::optional<at::DimVector> dims;
   if (!arguments[1].isNone()) dims = arguments[1].toDimVector();
@@ -116,6 +141,19 @@ void attend_in_float(Stack& arguments) {
 at::Tensor with_strides_of(const at::Tensor& like, const at::Tensor& x) {
   at::Tensor made = at::empty_like(like);
   return made.strides() == x.strides() && made.dtype() == x.dtype() ? x : made.copy_(x);
+}
+
+// Where running statistics are used, CUDA returns these. input, weight, bias, mean, variance, is_training, momentum, epsilon
+void add_running_statistics(const Stack& arguments, Stack& results) {
+  if (!arguments[3].isTensor() || !arguments[3].toTensor().defined() || arguments[5].toBool())
+    return;
+  const auto set = [&](std::size_t r, const at::Tensor& value) {
+    at::Tensor statistic = results[r].toTensor();
+    results[r] = statistic.resize_(value.sizes()).copy_(value);
+  };
+  const at::Tensor &mean = arguments[3].toTensor(), &variance = arguments[4].toTensor();
+  set(1, mean);
+  set(2, (variance.to(at::toOpMathType(variance.scalar_type())) + arguments[7].toDouble()).rsqrt());
 }
 
 // As efficient attention gives it: a position's values of all heads are together.
@@ -163,6 +201,12 @@ std::optional<at::Tensor> result_without_kernel(const std::string& name, const S
     return sum_of_numbers(arguments[0].toTensor(), arguments);
   }
   if (name == "aten::add" || name == "aten::add_") return sum_of_sparse(arguments);
+  if (name == "aten::linspace" && arguments[0].isScalar() && arguments.back().isTensor()) {
+    const at::ScalarType type = arguments.back().toTensor().scalar_type();
+    if (!at::isIntegralType(type, /*includeBool=*/false)) return std::nullopt;
+    return integers_between(arguments[0].toScalar().to<std::int64_t>(),
+                            arguments[1].toScalar().to<std::int64_t>(), arguments[2].toInt(), type);
+  }
   // The CPU refuses what is singular; on a GPU the inverse is not finite.
   if (name == "aten::cholesky_inverse" &&
       arguments[0].toTensor().diagonal(0, -2, -1).eq(0).any().item<bool>()) {
@@ -183,6 +227,7 @@ void adapt_to_cpu(const c10::FunctionSchema& schema, Stack& arguments) {
   const std::string& name = schema.name();
   if (name == "aten::_softmax" || name == "aten::_log_softmax") softmax_to_float(arguments);
   if (name == "aten::mul") put_number_last(arguments);
+  if (name == "aten::clamp_") clamp_in_own_dtype(arguments);
   if (name == "aten::_linalg_svd") svd_by_any_driver(arguments);
   if (name == "aten::linalg_lstsq") least_squares_by_gels(arguments);
   if (name.starts_with("aten::_fft_")) check_fft_sizes(arguments);
@@ -191,6 +236,8 @@ void adapt_to_cpu(const c10::FunctionSchema& schema, Stack& arguments) {
 
 void adapt_to_gpu(const c10::FunctionSchema& schema, const Stack& arguments, Stack& results) {
   const std::string& name = schema.name();
+  if (name == "aten::native_batch_norm" || name == "aten::_native_batch_norm_legit")
+    add_running_statistics(arguments, results);
   if (name == "aten::_linalg_svd" && schema.overload_name().empty())
     results[2] = results[2].toTensor().contiguous();
   // Flash attention's results have the strides of the queries, and for the gradients those of queries,

@@ -56,6 +56,9 @@ const std::set<std::string_view> k_of_complex32 = {"_fft_c2c",      "_fft_c2r",
                                                    "tanh_backward", "trace"};
 const std::set<std::string_view> k_of_bool = {"abs", "trace"};
 
+// Operations that only move values: of any dtype of the same size.
+const std::set<std::string_view> k_moving = {"flip", "gather", "index_select", "scatter"};
+
 // Operations whose CUDA kernels compute in float32 and round once, and the CPU's in 16 bits.
 const std::set<std::string_view> k_rounded_once = {"_adaptive_avg_pool3d",
                                                    "_adaptive_avg_pool3d_backward",
@@ -98,11 +101,16 @@ bool is_statistic(const c10::Argument& argument) {
 struct Wider {
   at::ScalarType narrow, wide;
   const std::set<std::string_view>* operations;
+  bool is_view = false;
 };
 constexpr std::array k_wider = {Wider{at::kHalf, at::kFloat, &k_of_float16},
                                 Wider{at::kBFloat16, at::kFloat, &k_of_float16},
                                 Wider{at::kComplexHalf, at::kComplexFloat, &k_of_complex32},
-                                Wider{at::kBool, at::kByte, &k_of_bool}};
+                                Wider{at::kBool, at::kByte, &k_of_bool},
+                                Wider{at::kComplexHalf, at::kInt, &k_moving, true},
+                                Wider{at::kUInt16, at::kShort, &k_moving, true},
+                                Wider{at::kUInt32, at::kInt, &k_moving, true},
+                                Wider{at::kUInt64, at::kLong, &k_moving, true}};
 
 // From and to the dtypes that a call's tensors have.
 class Widening {
@@ -123,8 +131,9 @@ class Widening {
     for (const Wider& each : k_wider) {
       if (!dtypes.contains(each.narrow) || !each.operations->contains(base_name(schema))) continue;
       // A float32 result of float16 and float32 could be meant to be either.
-      is_certain_ &= !dtypes.contains(each.wide);
+      is_certain_ &= each.is_view || !dtypes.contains(each.wide);
       used_.push_back(each);
+      if (each.is_view) continue;
       // Complex numbers have real parts, and transforms of real numbers are complex.
       if (each.narrow == at::kHalf) used_.push_back(k_wider[2]);
       if (each.narrow == at::kComplexHalf) used_.push_back(k_wider[0]);
@@ -153,16 +162,20 @@ class Widening {
 
   [[nodiscard]] at::Tensor widened(const at::Tensor& x) const {
     const auto* const found = find(x, &Wider::narrow);
-    return found ? x.to(found->wide) : x;
+    return found ? as(x, found->wide, *found) : x;
   }
 
   [[nodiscard]] at::Tensor narrowed(const at::Tensor& x) const {
     const auto* const found = find(x, &Wider::wide);
-    return found ? x.to(found->narrow) : x;
+    return found ? as(x, found->narrow, *found) : x;
   }
 
  private:
   Widening() = default;
+
+  static at::Tensor as(const at::Tensor& x, at::ScalarType dtype, const Wider& way) {
+    return way.is_view ? x.view(dtype) : x.to(dtype);
+  }
 
   [[nodiscard]] const Wider* find(const at::Tensor& x, at::ScalarType Wider::*dtype) const {
     if (!x.defined()) return nullptr;
@@ -196,7 +209,7 @@ Values call_widened(const c10::OperatorHandle& operation, c10::DispatchKey key,
     for (std::size_t k = 0; k < originals.size(); ++k) {
       if (originals[k].is_same(written[k])) continue;
       resize_like(originals[k], written[k]);
-      originals[k].copy_(written[k]);
+      originals[k].copy_(widening.narrowed(written[k]));
     }
   }
   const std::size_t narrow = has_statistics(base_name(schema)) ? 1 : results.size();
@@ -217,8 +230,9 @@ void call_on_host(const c10::OperatorHandle& operation, c10::DispatchKey key,
                   torch::jit::Stack* stack) {
   if (compute_without_kernel(operation.schema(), *stack)) return;
   if (const auto widening = Widening::of_rounded_once(operation.schema(), *stack)) {
-    *stack = call_widened(operation, key, *stack, *widening);
-    return;
+    const Values given = *stack;
+    *stack = call_widened(operation, key, given, *widening);
+    return adapt_to_gpu(operation.schema(), given, *stack);
   }
   const Values given = *stack;
   adapt_to_cpu(operation.schema(), *stack);

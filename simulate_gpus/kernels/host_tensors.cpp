@@ -171,6 +171,7 @@ void update_device_tensor(const at::Tensor& tensor, const at::Tensor& host, Writ
   }
   resize_like(tensor, host);
   if (host.numel() == 0) return;
+  if (tensor.is_conj() != host.is_conj()) tensor._set_conj(host.is_conj());
   at::Tensor view = host_view(tensor);
   if (view.data_ptr() != host.data_ptr()) writes.emplace_back(std::move(view), host);
 }

@@ -8,8 +8,10 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <algorithm>
 #include <functional>
 #include <optional>
+#include <ranges>
 #include <string>
 #include <utility>
 #include <vector>
@@ -105,6 +107,21 @@ Values results_of(const HostCall& call, const Values& arguments, bool captured) 
   }
 }
 
+// Some of the CPU's operations in place give their tensor another size.
+void check_size_in_place(const HostCall& call, const Values& arguments, const at::Tensor& written,
+                         const at::Tensor& host) {
+  if (written.sizes() == host.sizes()) return;
+  const auto is_read = [&](std::size_t i) {
+    return !writes_argument(call.operation.schema(), i) && arguments[i].isTensor() &&
+           arguments[i].toTensor().is_same(written);
+  };
+  const bool is_in_place = call.operation.schema().name().ends_with('_');
+  if (!is_in_place && std::ranges::none_of(std::views::iota(0U, arguments.size()), is_read)) return;
+  rehearse(call.operation, arguments);
+  TORCH_CHECK(false, "output with shape ", written.sizes(), " doesn't match the broadcast shape ",
+              host.sizes());
+}
+
 // The results as CUDA tensors, and what is to be written into them and into arguments.
 Values device_results(const c10::FunctionSchema& schema, const Values& arguments,
                       const HostCall& call, const Values& host_results, c10::Device device,
@@ -116,6 +133,7 @@ Values device_results(const c10::FunctionSchema& schema, const Values& arguments
     for_each_tensor(call.arguments[i], [&](const at::Tensor& host) { hosts.push_back(host); });
     for (std::size_t k = 0; k < tensors.size(); ++k) {
       if (tensors[k].defined() && tensors[k].is_cuda()) {
+        check_size_in_place(call, arguments, tensors[k], hosts[k]);
         update_device_tensor(tensors[k], hosts[k], writes);
       }
     }

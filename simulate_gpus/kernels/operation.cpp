@@ -110,7 +110,7 @@ Values results_of(const HostCall& call, const Values& arguments, bool captured) 
 // Some of the CPU's operations in place give their tensor another size.
 void check_size_in_place(const HostCall& call, const Values& arguments, const at::Tensor& written,
                          const at::Tensor& host) {
-  if (written.sizes() == host.sizes()) return;
+  if (written.is_nested() || written.sizes() == host.sizes()) return;
   const auto is_read = [&](std::size_t i) {
     return !writes_argument(call.operation.schema(), i) && arguments[i].isTensor() &&
            arguments[i].toTensor().is_same(written);

@@ -2,6 +2,7 @@
 #include "kernels/rehearsal.hpp"
 
 #include <ATen/ATen.h>
+#include <c10/core/impl/COW.h>
 #include <c10/cuda/CUDAStream.h>
 #include <c10/util/hash.h>
 
@@ -71,15 +72,30 @@ Strays find_strays(const Values& arguments, c10::Device device) {
   return strays;
 }
 
+// Whether all operands are dense, on one device, and of a dtype that every kernel has.
+bool are_ordinary(const Values& arguments) {
+  std::optional<c10::Device> device;
+  bool are_ordinary = true;
+  for (const c10::IValue& argument : arguments) {
+    for_each_tensor(argument, [&](const at::Tensor& tensor) {
+      if (!tensor.defined()) return;
+      if (!device) device = tensor.device();
+      const at::ScalarType dtype = tensor.scalar_type();
+      are_ordinary &= (dtype == at::kFloat || dtype == at::kDouble) && tensor.is_cuda() &&
+                      tensor.device() == *device && tensor.layout() == at::kStrided;
+    });
+  }
+  return are_ordinary;
+}
+
 // What chooses one of an operation's kernels, and whether it has anything to do: dtypes, names, flags, small numbers,
-// dimensions. 0 where all operands are dense, on one device, and of a dtype that every kernel has.
+// dimensions.
 std::uint64_t form_of(const Values& arguments) {
   std::uint64_t form = 14695981039346656037U;  // FNV-1a
   const auto add = [&](std::uint64_t value) { form = (form ^ value) * 1099511628211U; };
   const auto add_small = [&](std::int64_t number) {
     add(static_cast<std::uint64_t>(std::clamp<std::int64_t>(number, -1, 2)));
   };
-  bool is_ordinary = true;
   for (const c10::IValue& argument : arguments) {
     add(static_cast<std::uint64_t>(argument.isNone()));
     if (argument.isBool()) add_small(argument.toBool() ? 1 : 0);
@@ -89,31 +105,49 @@ std::uint64_t form_of(const Values& arguments) {
       for (const std::int64_t number : argument.toIntList()) add_small(number);
     for_each_tensor(argument, [&](const at::Tensor& tensor) {
       if (!tensor.defined()) return;
-      const at::ScalarType dtype = tensor.scalar_type();
-      add(static_cast<std::uint64_t>(dtype));
+      add(static_cast<std::uint64_t>(tensor.scalar_type()));
       add(static_cast<std::uint64_t>(tensor.layout()));
       add(static_cast<std::uint64_t>(tensor.dim()));
       add_small(tensor.numel());
-      is_ordinary &= (dtype == at::kFloat || dtype == at::kDouble) && tensor.is_cuda() &&
-                     tensor.layout() == at::kStrided;
     });
   }
-  return is_ordinary ? 0 : form;
+  return form;
 }
+
+// A rehearsal would make the copy, and copy nothing.
+bool has_lazy_copy(const Values& arguments) {
+  bool has_one = false;
+  for (const c10::IValue& argument : arguments) {
+    for_each_tensor(argument, [&](const at::Tensor& tensor) {
+      has_one |= tensor.defined() && tensor.has_storage() &&
+                 c10::impl::cow::is_cow_data_ptr(tensor.storage().data_ptr());
+    });
+  }
+  return has_one;
+}
+
+// What a kernel warns of, the one that computes says too.
+struct Silence : c10::WarningHandler {
+  void process(const c10::Warning&) override {}
+};
 
 // Some operations stand for others, and have no kernel for GPUs.
 bool has_own_kernel(const c10::OperatorHandle& operation) {
   return kept().contains({&operation.schema(), c10::DispatchKey::CPU});
 }
 
-bool is_dense(const Values& arguments) {
-  bool is_dense = true;
+bool is_dense(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.layout() == at::kStrided && !tensor.is_nested();
+}
+
+bool are_dense(const Values& arguments) {
+  bool are_dense = true;
   for (const c10::IValue& argument : arguments) {
     for_each_tensor(argument, [&](const at::Tensor& tensor) {
-      is_dense &= !tensor.defined() || tensor.layout() == at::kStrided;
+      are_dense &= !tensor.defined() || is_dense(tensor);
     });
   }
-  return is_dense;
+  return are_dense;
 }
 
 // A rehearsal gives outputs their sizes; its end takes them back.
@@ -123,7 +157,7 @@ class KeptSizes {
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       if (!writes_argument(schema, i)) continue;
       for_each_tensor(arguments[i], [&](const at::Tensor& tensor) {
-        if (tensor.defined() && tensor.layout() == at::kStrided)
+        if (is_dense(tensor))
           kept_.push_back({tensor, tensor.sizes().vec(), tensor.strides().vec()});
       });
     }
@@ -186,7 +220,10 @@ void call_kept_kernel(const c10::OperatorHandle& operation, c10::DispatchKey hos
 }
 
 void rehearse(const c10::OperatorHandle& operation, const Values& arguments) {
+  if (has_lazy_copy(arguments)) return;
   const InsideKernel inside;
+  Silence silence;
+  const c10::WarningUtils::WarningHandlerGuard silent(&silence);
   const KeptSizes sizes(operation.schema(), arguments);
   torch::jit::Stack stack = arguments;
   begin_rehearsal();
@@ -228,8 +265,8 @@ void check_operands(const c10::OperatorHandle& operation, const Values& argument
 }
 
 void check_dtypes(const c10::OperatorHandle& operation, const Values& arguments) {
+  if (are_ordinary(arguments) || !are_dense(arguments) || !has_own_kernel(operation)) return;
   const std::uint64_t form = form_of(arguments);
-  if (form == 0 || !is_dense(arguments) || !has_own_kernel(operation)) return;
   if (!operation.hasTag(at::Tag::nondeterministic_seeded)) {
     rehearse_once(operation, arguments, form);
   } else if (const c10::Device device = device_of(arguments);
@@ -240,10 +277,9 @@ void check_dtypes(const c10::OperatorHandle& operation, const Values& arguments)
 }
 
 void check_library_operands(const c10::OperatorHandle& operation, const Values& arguments) {
-  const std::uint64_t form = form_of(arguments);
-  if (form == 0) return;
+  if (are_ordinary(arguments)) return;
   check_operands(operation, arguments, device_of(arguments));
-  rehearse_once(operation, arguments, form);
+  rehearse_once(operation, arguments, form_of(arguments));
 }
 
 }  // namespace simulate_gpus

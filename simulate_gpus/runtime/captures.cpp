@@ -9,13 +9,16 @@
 #include <mutex>
 #include <utility>
 
+#include "capture_modes.hpp"
 #include "errors.hpp"
 #include "interface.hpp"
 #include "streams.hpp"
 
 namespace simulate_gpus {
 
-struct Capture {
+struct Capture : RunningCapture {
+  using RunningCapture::RunningCapture;
+
   /// How many steps a stream has given, and how many of them another stream has waited for: at the
   /// end it must be all, except for the origin.
   struct Steps {
@@ -24,7 +27,7 @@ struct Capture {
 
   unsigned long long id = 0;
   const CUstream_st* origin = nullptr;
-  std::atomic<bool> is_invalid = false, has_ended = false;
+  std::atomic<bool> has_ended = false;
   // Guards the rest: threads of one program may fill several streams of a capture at once.
   std::mutex mutex;
   std::unique_ptr<CUgraph_st> graph = std::make_unique<CUgraph_st>();
@@ -43,6 +46,7 @@ bool is_unjoined(const Capture& capture) {
 
 void end(Capture& capture) {
   capture.has_ended = true;
+  capture.stop();
   std::vector<Work> undo;
   {
     const std::scoped_lock lock(capture.mutex);
@@ -70,6 +74,7 @@ CapturedMoment captured_moment(const CUstream_st& stream) {
 
 cudaError_t join(CUstream_st& stream, const CapturedMoment& moment) {
   Capture& capture = *moment.capture;
+  if (capture.is_invalid) return fail(cudaErrorInvalidValue);
   if (capture.has_ended) return fail(cudaErrorCapturedEvent);
   if (stream.is_default()) {
     capture.is_invalid = true;
@@ -99,11 +104,39 @@ bool is_capturing_on(int device) {
   return found;
 }
 
-cudaError_t refuse_wait(const CUstream_st& stream) {
+namespace {
+
+// The error, which makes the stream's capture invalid; success if it is not captured.
+cudaError_t invalidate(const CUstream_st& stream, cudaError_t error) {
   const auto capture = stream.capture.load();
   if (!capture) return cudaSuccess;
   capture->is_invalid = true;
-  return fail(cudaErrorStreamCaptureUnsupported);
+  return fail(error);
+}
+
+}  // namespace
+
+cudaError_t refuse_device_wait(int device) {
+  cudaError_t refused = cudaSuccess;
+  for_each_stream([&](const CUstream_st& stream) {
+    if (stream.device == device && refuse_wait(stream)) refused = cudaErrorStreamCaptureUnsupported;
+  });
+  return refused;
+}
+
+cudaError_t refuse_wait(const CUstream_st& stream) {
+  return invalidate(stream, cudaErrorStreamCaptureUnsupported);
+}
+
+cudaError_t refuse_event_from_outside(const CUstream_st& stream) {
+  return invalidate(stream, cudaErrorStreamCaptureIsolation);
+}
+
+cudaError_t refuse_look(const CapturedMoment& moment) {
+  if (!moment.capture) return cudaSuccess;
+  if (moment.capture->is_invalid) return fail(cudaErrorInvalidValue);
+  if (!moment.capture->has_ended) moment.capture->is_invalid = true;
+  return fail(cudaErrorCapturedEvent);
 }
 
 void record(Capture& capture, const CUstream_st& stream, Work step, Work undo) {
@@ -157,14 +190,17 @@ void simulate_gpus::record_submission(cudaStream_t handle,
 
 extern "C" {
 
-cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode) {
+cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mode) {
   SIMULATE_GPUS_ENTER();
   static std::atomic<unsigned long long> ids = 0;
   CUstream_st& stream = stream_of(handle);
-  if (stream.is_default() || is_captured(stream)) return fail(cudaErrorStreamCaptureUnsupported);
+  if (mode < cudaStreamCaptureModeGlobal || mode > cudaStreamCaptureModeRelaxed)
+    return fail(cudaErrorInvalidValue);
+  if (stream.is_default()) return fail(cudaErrorStreamCaptureUnsupported);
+  if (is_captured(stream)) return fail(cudaErrorIllegalState);
   // Captured work reads values (an index, say), which must be ready.
   finish_device(stream.device);
-  const auto capture = std::make_shared<Capture>();
+  const auto capture = std::make_shared<Capture>(mode);
   capture->id = ++ids;
   capture->origin = &stream;
   stream.capture.store(capture);
@@ -173,10 +209,12 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode) {
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   SIMULATE_GPUS_ENTER();
+  SIMULATE_GPUS_NEED(cudaErrorInvalidValue, graph);
   const auto capture = stream_of(stream).capture.load();
   *graph = nullptr;
-  if (!capture) return fail(cudaErrorInvalidValue);
-  if (capture->origin != stream) return fail(cudaErrorStreamCaptureUnmatched);
+  if (!capture) return fail(cudaErrorIllegalState);
+  if (capture->origin != stream)
+    return invalidate(stream_of(stream), cudaErrorStreamCaptureUnmatched);
   end(*capture);
   if (capture->is_invalid) return fail(cudaErrorStreamCaptureInvalidated);
   const std::scoped_lock lock(capture->mutex);
@@ -187,6 +225,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
   SIMULATE_GPUS_ENTER();
+  SIMULATE_GPUS_NEED(cudaErrorInvalidValue, status);
   *status = status_of(stream_of(stream).capture.load().get());
   return cudaSuccess;
 }
@@ -197,6 +236,7 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatu
                                      const cudaGraphEdgeData** edges,
                                      std::size_t* num_dependencies) {
   SIMULATE_GPUS_ENTER();
+  SIMULATE_GPUS_NEED(cudaErrorInvalidValue, status);
   const auto capture = stream_of(stream).capture.load();
   *status = status_of(capture.get());
   if (id) *id = capture ? capture->id : 0;
@@ -204,15 +244,6 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatu
   if (dependencies) *dependencies = nullptr;
   if (edges) *edges = nullptr;
   if (num_dependencies) *num_dependencies = 0;
-  return cudaSuccess;
-}
-
-// A thread's mode only decides what CUDA refuses during a capture, and nothing is refused here for
-// that reason.
-cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
-  SIMULATE_GPUS_ENTER();
-  static thread_local cudaStreamCaptureMode current = cudaStreamCaptureModeGlobal;
-  std::swap(current, *mode);
   return cudaSuccess;
 }
 }

@@ -62,6 +62,9 @@ cudaError_t join(CUstream_st& stream, const CapturedMoment& moment);
 
 bool is_captured(const CUstream_st& stream);
 
+/// The error, which makes the stream's capture invalid; success if it is not captured.
+cudaError_t invalidate(const CUstream_st& stream, cudaError_t error);
+
 /// Whether a stream of the device is captured.
 bool is_capturing_on(int device);
 

@@ -76,6 +76,11 @@ cudaError_t cudaDeviceSetLimit(cudaLimit limit, std::size_t value) {
   return cudaSuccess;
 }
 
+cudaError_t cudaCtxResetPersistingL2Cache() {
+  SIMULATE_GPUS_ENTER();
+  return cudaSuccess;
+}
+
 cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache config) {
   SIMULATE_GPUS_ENTER();
   if (config < cudaFuncCachePreferNone || config > cudaFuncCachePreferEqual)

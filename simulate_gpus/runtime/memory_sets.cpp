@@ -44,7 +44,7 @@ cudaError_t set(const Rows& rows, int value, cudaStream_t handle) {
 // A device reaches its own memory and pinned memory.
 cudaError_t set_checked(const Rows& rows, int value, cudaStream_t stream) {
   const bool is_reached = rows.address && (device_at(rows.address) || is_pinned(rows.address));
-  if (!rows.is_empty() && (!is_reached || rows.pitch < rows.width))
+  if (!rows.is_empty() && !rehearses() && (!is_reached || rows.pitch < rows.width))
     return fail(cudaErrorInvalidValue);
   return set(rows, value, stream);
 }

@@ -41,9 +41,9 @@ cudaError_t cudaMallocPitch(void** address, std::size_t* pitch, std::size_t widt
 
 cudaError_t cudaFree(void* address) {
   SIMULATE_GPUS_ENTER();
-  if (const cudaError_t refused = refuse_unsafe()) return refused;
   make_context(current_device());
   if (address == nullptr) return cudaSuccess;
+  if (const cudaError_t refused = refuse_unsafe()) return refused;
   finish_all();  // cudaFree waits for the device
   const auto device = device_at(address);
   if (!release(address)) return fail(cudaErrorInvalidValue);

@@ -56,8 +56,8 @@ struct CapturedMoment {
 };
 CapturedMoment captured_moment(const CUstream_st& stream);
 
-/// The stream waits for the moment, and is captured with it. An error if that capture has ended or is invalid; one that makes the
-/// captures invalid for a default stream, or a stream of another capture.
+/// The stream waits for the moment, and is captured with it. An error if that capture has ended or is invalid; one
+/// that makes the captures invalid for a default stream, or a stream of another capture.
 cudaError_t join(CUstream_st& stream, const CapturedMoment& moment);
 
 bool is_captured(const CUstream_st& stream);

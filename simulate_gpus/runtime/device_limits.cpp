@@ -15,8 +15,8 @@ using namespace simulate_gpus;
 
 namespace {
 
-// By number: stack, printf's buffer, heap, depth of synchronization, launches that wait, bytes of a fetch into L2, persisting
-// L2. As on an H100; kernels that launch kernels cannot wait for them since CUDA 12.
+// By number: stack, printf's buffer, heap, depth of synchronization, launches that wait, bytes of a fetch
+// into L2, persisting L2. As on an H100; kernels that launch kernels cannot wait for them since CUDA 12.
 constexpr std::size_t k_defaults[] = {1024, 8650752, 8388608, 0, 2048, 64, 9830400};
 constexpr int k_num_limits = std::size(k_defaults);
 // The driver's: shared memory of a block, and whether graphics share the GPU.

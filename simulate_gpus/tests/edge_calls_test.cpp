@@ -160,10 +160,11 @@ TEST(EdgeCalls, DuringACapture) {
   cudaStream_t stream{}, other{};
   cudaEvent_t event{};
   cudaGraph_t graph{};
-  void *memory = nullptr, *pinned = nullptr;
+  void *memory = nullptr, *allocated = nullptr, *pinned = nullptr;
   expect({FINE(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking)),
           FINE(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking)),
           FINE(cudaEventCreate(&event)), FINE(cudaEventRecord(event, other)),
+          FINE(cudaMalloc(&memory, 64)),
           EDGE(cudaStreamBeginCapture(stream, cudaStreamCaptureMode(9)), InvalidValue),
           EDGE(cudaStreamEndCapture(stream, &graph), IllegalState),
           EDGE(cudaGraphInstantiate(nullptr, nullptr, 0), InvalidValue),
@@ -180,7 +181,7 @@ TEST(EdgeCalls, DuringACapture) {
        false},
       {[&] { return cudaStreamQuery(other); }, cudaErrorStreamCaptureUnsupported, true},
       {[&] { return cudaEventQuery(event); }, cudaErrorStreamCaptureUnsupported, true},
-      {[&] { return cudaMalloc(&memory, 64); }, cudaErrorStreamCaptureUnsupported, true},
+      {[&] { return cudaMalloc(&allocated, 64); }, cudaErrorStreamCaptureUnsupported, true},
       {[&] { return cudaMallocHost(&pinned, 64); }, cudaErrorStreamCaptureUnsupported, true},
       {[&] { return cudaFree(memory); }, cudaErrorStreamCaptureUnsupported, true}};
   for (const auto mode : {cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal,
@@ -197,8 +198,8 @@ TEST(EdgeCalls, DuringACapture) {
     }
   }
   cudaGetLastError();
-  expect({FINE(cudaFreeHost(pinned)), FINE(cudaEventDestroy(event)), FINE(cudaStreamDestroy(other)),
-          FINE(cudaStreamDestroy(stream))});
+  expect({FINE(cudaFree(allocated)), FINE(cudaFreeHost(pinned)), FINE(cudaEventDestroy(event)),
+          FINE(cudaStreamDestroy(other)), FINE(cudaStreamDestroy(stream))});
 }
 
 }  // namespace

@@ -57,9 +57,10 @@ cudaError_t cudaDeviceGetLimit(std::size_t* value, cudaLimit limit) {
   SIMULATE_GPUS_NEED(cudaErrorInvalidValue, value);
   if (const cudaError_t wrong = check_limit(limit)) return fail(wrong);
   make_context(current_device());
-  if (limit == k_graphics) {
+  const int number = limit;  // the runtime does not name the driver's
+  if (number == k_graphics) {
     *value = 0;
-  } else if (limit == k_shared_memory) {
+  } else if (number == k_shared_memory) {
     *value = static_cast<std::size_t>(limits_of(settings().gpu).shared_kibibytes_of_block) << 10;
   } else {
     *value = of_current_device().limits[static_cast<std::size_t>(limit)];
@@ -70,7 +71,7 @@ cudaError_t cudaDeviceGetLimit(std::size_t* value, cudaLimit limit) {
 cudaError_t cudaDeviceSetLimit(cudaLimit limit, std::size_t value) {
   SIMULATE_GPUS_ENTER();
   if (const cudaError_t wrong = check_limit(limit)) return fail(wrong);
-  if (limit >= k_num_limits) return fail(cudaErrorUnsupportedLimit);
+  if (static_cast<int>(limit) >= k_num_limits) return fail(cudaErrorUnsupportedLimit);
   make_context(current_device());
   of_current_device().limits[static_cast<std::size_t>(limit)] = value;
   return cudaSuccess;

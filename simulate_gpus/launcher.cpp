@@ -243,7 +243,9 @@ int main(int argc, char** argv) {
   set_variable("TRITON_LIBCUDA_PATH", library_folder());
   set_variable("SIMULATE_GPUS", std::to_string(*count));
   const auto& profile = gpu ? *gpu : simulate_gpus::k_plain_gpu;
-  set_variable("SIMULATE_GPUS_MEMORY", std::to_string(memory.value_or(profile.mebibytes << 20)));
+  set_variable(
+      "SIMULATE_GPUS_MEMORY",
+      std::to_string(memory.value_or((profile.mebibytes - profile.mebibytes_unseen) << 20)));
   set_variable("SIMULATE_GPUS_GPU", std::string(profile.option));
   set_or_unset("SIMULATE_GPUS_SUMMARY", summary);
   set_or_unset("SIMULATE_GPUS_TRACE", trace);

@@ -96,13 +96,8 @@ CUresult cuDeviceTotalMem(std::size_t* bytes, CUdevice device) {
       device, [&](const cudaDeviceProp& properties) { *bytes = properties.totalGlobalMem; });
 }
 
-// The runtime's attributes have the driver's numbers. Of what only the driver has these cards lack all but
-// virtual memory: fabric, multicast ...
+// The runtime's attributes have the driver's numbers, and it knows those that only the driver names.
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice device) {
-  if (attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED ||
-      attribute == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED) {
-    return with_properties(device, [&](const cudaDeviceProp&) { *value = 1; });
-  }
   return result(cudaDeviceGetAttribute(value, static_cast<cudaDeviceAttr>(attribute), device));
 }
 

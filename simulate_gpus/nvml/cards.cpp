@@ -151,8 +151,9 @@ nvmlReturn_t nvmlDeviceGetMemoryBusWidth(nvmlDevice_t, unsigned* bits) {
 // A hidden card is taken for an unused one.
 nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t handle, nvmlMemory_v2_t* memory) {
   const int device = device_of(handle);
-  memory->total = settings().memory_bytes;
-  memory->reserved = settings().reserved_bytes;
+  const std::uint64_t unseen = settings().gpu.mebibytes_unseen << 20;
+  memory->total = settings().memory_bytes + unseen;
+  memory->reserved = settings().reserved_bytes + unseen;
   memory->free = device < 0 ? memory->total - memory->reserved : simulated_cuda_free_bytes(device);
   memory->used = memory->total - memory->reserved - memory->free;
   return NVML_SUCCESS;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
+
+#include "capture_modes.hpp"
 #include "device_memory.hpp"
 #include "devices.hpp"
 #include "errors.hpp"
@@ -14,6 +17,8 @@ extern "C" {
 
 cudaError_t cudaMalloc(void** address, std::size_t bytes) {
   SIMULATE_GPUS_ENTER();
+  SIMULATE_GPUS_NEED(cudaErrorInvalidValue, address);
+  if (const cudaError_t refused = refuse_unsafe()) return refused;
   make_context(current_device());
   *address = nullptr;
   if (bytes == 0) return cudaSuccess;
@@ -23,10 +28,22 @@ cudaError_t cudaMalloc(void** address, std::size_t bytes) {
   return cudaSuccess;
 }
 
+// Each row begins where a texture may begin.
+cudaError_t cudaMallocPitch(void** address, std::size_t* pitch, std::size_t width,
+                            std::size_t height) {
+  SIMULATE_GPUS_NEED(cudaErrorInvalidValue, address, pitch);
+  constexpr std::size_t k_alignment = 512;
+  if (width > SIZE_MAX - k_alignment) return fail(cudaErrorMemoryAllocation);
+  *pitch = (width + k_alignment - 1) / k_alignment * k_alignment;
+  if (height > 0 && *pitch > SIZE_MAX / height) return fail(cudaErrorMemoryAllocation);
+  return cudaMalloc(address, *pitch * height);
+}
+
 cudaError_t cudaFree(void* address) {
   SIMULATE_GPUS_ENTER();
   make_context(current_device());
   if (address == nullptr) return cudaSuccess;
+  if (const cudaError_t refused = refuse_unsafe()) return refused;
   finish_all();  // cudaFree waits for the device
   const auto device = device_at(address);
   if (!release(address)) return fail(cudaErrorInvalidValue);
@@ -39,7 +56,7 @@ cudaError_t cudaFree(void* address) {
 cudaError_t cudaDeviceReset() {
   SIMULATE_GPUS_ENTER();
   const int device = current_device();
-  if (is_capturing_on(device)) return fail(cudaErrorStreamCaptureUnsupported);
+  if (const cudaError_t refused = refuse_device_wait(device)) return refused;
   finish_all();
   release_all(device);
   tell(&Tool::allocates, device);
@@ -50,8 +67,8 @@ cudaError_t cudaDeviceReset() {
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   SIMULATE_GPUS_ENTER();
   make_context(current_device());
-  *total = settings().memory_bytes;
-  *free = free_bytes(current_device());
+  if (total) *total = settings().memory_bytes;
+  if (free) *free = free_bytes(current_device());
   return cudaSuccess;
 }
 }

@@ -56,18 +56,30 @@ struct CapturedMoment {
 };
 CapturedMoment captured_moment(const CUstream_st& stream);
 
-/// The stream waits for the moment, and is captured with it. An error if that capture has ended; one that makes the
-/// captures invalid for a default stream, or a stream of another capture.
+/// The stream waits for the moment, and is captured with it. An error if that capture has ended or is invalid; one
+/// that makes the captures invalid for a default stream, or a stream of another capture.
 cudaError_t join(CUstream_st& stream, const CapturedMoment& moment);
 
 bool is_captured(const CUstream_st& stream);
 
+/// The error, which makes the stream's capture invalid; success if it is not captured.
+cudaError_t invalidate(const CUstream_st& stream, cudaError_t error);
+
 /// Whether a stream of the device is captured.
 bool is_capturing_on(int device);
+
+/// The error of waiting for the device while a stream of it is captured, which makes the capture invalid.
+cudaError_t refuse_device_wait(int device);
 
 /// The error of waiting for the stream while it is captured, which makes the capture invalid;
 /// success if it is not captured.
 cudaError_t refuse_wait(const CUstream_st& stream);
+
+/// The same of an event that was recorded outside of the capture.
+cudaError_t refuse_event_from_outside(const CUstream_st& stream);
+
+/// The error of asking for a moment of a capture, which makes that capture invalid; success for other moments.
+cudaError_t refuse_look(const CapturedMoment& moment);
 
 /// Adds a step of the stream to its capture. If it was already done, `undo` reverts it when the capture ends.
 void record(Capture& capture, const CUstream_st& stream, Work step, Work undo = {});

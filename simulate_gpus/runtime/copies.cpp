@@ -122,9 +122,30 @@ cudaError_t start(const Copy& copy, cudaStream_t handle) {
   return cudaSuccess;
 }
 
+// Whether the kind, where it says that a side is a device's, is wrong: neither its memory nor pinned.
+bool contradicts(cudaMemcpyKind kind, const Copy& copy) {
+  const bool is_to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
+  const bool is_from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+  return (is_to_device && is_pageable(copy.to)) || (is_from_device && is_pageable(copy.from));
+}
+
+// What a program may ask for.
+cudaError_t check(const Copy& copy, cudaMemcpyKind kind) {
+  if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault)
+    return fail(cudaErrorInvalidMemcpyDirection);
+  if (copy.bytes() == 0 || rehearses()) return cudaSuccess;
+  const bool is_valid = copy.to.address && copy.from.address && !contradicts(kind, copy);
+  return is_valid ? cudaSuccess : fail(cudaErrorInvalidValue);
+}
+
+cudaError_t start_checked(const Copy& copy, cudaMemcpyKind kind, cudaStream_t stream) {
+  if (const cudaError_t wrong = check(copy, kind)) return wrong;
+  return start(copy, stream);
+}
+
 // The host waits for it.
-cudaError_t finish_copy(const Copy& copy) {
-  if (const cudaError_t failed = start(copy, nullptr)) return failed;
+cudaError_t finish_copy(const Copy& copy, cudaMemcpyKind kind) {
+  if (const cudaError_t failed = start_checked(copy, kind, nullptr)) return failed;
   wait_for(stream_of(nullptr));
   return take_failure();
 }
@@ -133,33 +154,41 @@ cudaError_t finish_copy(const Copy& copy) {
 
 extern "C" {
 
-cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind,
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
   SIMULATE_GPUS_ENTER();
-  return start(row(to, from, bytes), stream);
+  return start_checked(row(to, from, bytes), kind, stream);
 }
 
-cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, std::size_t bytes,
-                                cudaStream_t stream) {
+// The addresses tell the devices.
+cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device,
+                                std::size_t bytes, cudaStream_t stream) {
   SIMULATE_GPUS_ENTER();
-  return start(row(to, from, bytes), stream);
+  if (!exists(to_device) || !exists(from_device)) return fail(cudaErrorInvalidDevice);
+  return start_checked(row(to, from, bytes), cudaMemcpyDefault, stream);
+}
+
+// Waits for earlier work, as CUDA's does; the host does not wait.
+cudaError_t cudaMemcpyPeer(void* to, int to_device, const void* from, int from_device,
+                           std::size_t bytes) {
+  return cudaMemcpyPeerAsync(to, to_device, from, from_device, bytes, nullptr);
 }
 
 cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from,
                               std::size_t from_pitch, std::size_t width, std::size_t height,
-                              cudaMemcpyKind, cudaStream_t stream) {
+                              cudaMemcpyKind kind, cudaStream_t stream) {
   SIMULATE_GPUS_ENTER();
-  return start(copy_of(to, to_pitch, from, from_pitch, width, height), stream);
+  return start_checked(copy_of(to, to_pitch, from, from_pitch, width, height), kind, stream);
 }
 
-cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
+cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
   SIMULATE_GPUS_ENTER();
-  return finish_copy(row(to, from, bytes));
+  return finish_copy(row(to, from, bytes), kind);
 }
 
 cudaError_t cudaMemcpy2D(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
-                         std::size_t width, std::size_t height, cudaMemcpyKind) {
+                         std::size_t width, std::size_t height, cudaMemcpyKind kind) {
   SIMULATE_GPUS_ENTER();
-  return finish_copy(copy_of(to, to_pitch, from, from_pitch, width, height));
+  return finish_copy(copy_of(to, to_pitch, from, from_pitch, width, height), kind);
 }
 }

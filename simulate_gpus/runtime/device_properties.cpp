@@ -3,94 +3,74 @@
 
 #include <cuda_runtime_api.h>
 
-#include <cstddef>
 #include <cstring>
+#include <type_traits>
 
+#include "device_attributes.hpp"
 #include "settings.hpp"
 
 namespace simulate_gpus {
 
 // Those of a real card. Only the name shows that it is simulated.
 cudaDeviceProp properties_of(int card) {
-  const GpuProfile& gpu = settings().gpu;
-  const MultiprocessorLimits limits = limits_of(gpu);
   cudaDeviceProp properties{};
-  std::strcpy(properties.name, gpu.name);
+  const auto fill = [card](auto& property, int attribute) {
+    property =
+        static_cast<std::remove_reference_t<decltype(property)>>(*attribute_of(card, attribute));
+  };
+  std::strcpy(properties.name, settings().gpu.name);
   const auto uuid = card_uuid(card);
   std::memcpy(properties.uuid.bytes, uuid.data(), uuid.size());
   properties.totalGlobalMem = settings().memory_bytes;
-  properties.major = gpu.major;
-  properties.minor = gpu.minor;
-  properties.multiProcessorCount = gpu.multiprocessors;
-  properties.warpSize = 32;
-  properties.maxThreadsPerBlock = 1024;
-  properties.maxThreadsPerMultiProcessor = limits.threads;
-  properties.maxBlocksPerMultiProcessor = limits.blocks;
-  properties.maxThreadsDim[0] = properties.maxThreadsDim[1] = 1024;
-  properties.maxThreadsDim[2] = 64;
-  properties.maxGridSize[0] = 2147483647;
-  properties.maxGridSize[1] = properties.maxGridSize[2] = 65535;
-  properties.sharedMemPerBlock = 48 << 10;
-  const auto kibibytes = [](int count) { return static_cast<std::size_t>(count) << 10; };
-  properties.sharedMemPerBlockOptin = kibibytes(limits.shared_kibibytes_of_block);
-  properties.sharedMemPerMultiprocessor = kibibytes(limits.shared_kibibytes);
-  properties.regsPerBlock = properties.regsPerMultiprocessor = 65536;
-  properties.totalConstMem = 64 << 10;
-  properties.l2CacheSize = gpu.l2_mebibytes << 20;
-  properties.textureAlignment = 512;
-  properties.unifiedAddressing = 1;
-  properties.concurrentKernels = 1;
-  properties.asyncEngineCount = 3;
-  properties.streamPrioritiesSupported = 1;
-  properties.pciBusID = card + 1;
+  fill(properties.major, cudaDevAttrComputeCapabilityMajor);
+  fill(properties.minor, cudaDevAttrComputeCapabilityMinor);
+  fill(properties.multiProcessorCount, cudaDevAttrMultiProcessorCount);
+  fill(properties.warpSize, cudaDevAttrWarpSize);
+  fill(properties.memPitch, cudaDevAttrMaxPitch);
+  fill(properties.maxThreadsPerBlock, cudaDevAttrMaxThreadsPerBlock);
+  fill(properties.maxThreadsPerMultiProcessor, cudaDevAttrMaxThreadsPerMultiProcessor);
+  fill(properties.maxBlocksPerMultiProcessor, cudaDevAttrMaxBlocksPerMultiprocessor);
+  fill(properties.maxThreadsDim[0], cudaDevAttrMaxBlockDimX);
+  fill(properties.maxThreadsDim[1], cudaDevAttrMaxBlockDimY);
+  fill(properties.maxThreadsDim[2], cudaDevAttrMaxBlockDimZ);
+  fill(properties.maxGridSize[0], cudaDevAttrMaxGridDimX);
+  fill(properties.maxGridSize[1], cudaDevAttrMaxGridDimY);
+  fill(properties.maxGridSize[2], cudaDevAttrMaxGridDimZ);
+  fill(properties.sharedMemPerBlock, cudaDevAttrMaxSharedMemoryPerBlock);
+  fill(properties.sharedMemPerBlockOptin, cudaDevAttrMaxSharedMemoryPerBlockOptin);
+  fill(properties.sharedMemPerMultiprocessor, cudaDevAttrMaxSharedMemoryPerMultiprocessor);
+  fill(properties.reservedSharedMemPerBlock, cudaDevAttrReservedSharedMemoryPerBlock);
+  fill(properties.regsPerBlock, cudaDevAttrMaxRegistersPerBlock);
+  fill(properties.regsPerMultiprocessor, cudaDevAttrMaxRegistersPerMultiprocessor);
+  fill(properties.totalConstMem, cudaDevAttrTotalConstantMemory);
+  fill(properties.l2CacheSize, cudaDevAttrL2CacheSize);
+  fill(properties.persistingL2CacheMaxSize, cudaDevAttrMaxPersistingL2CacheSize);
+  fill(properties.accessPolicyMaxWindowSize, cudaDevAttrMaxAccessPolicyWindowSize);
+  fill(properties.memoryBusWidth, cudaDevAttrGlobalMemoryBusWidth);
+  fill(properties.ECCEnabled, cudaDevAttrEccEnabled);
+  fill(properties.textureAlignment, cudaDevAttrTextureAlignment);
+  fill(properties.texturePitchAlignment, cudaDevAttrTexturePitchAlignment);
+  fill(properties.surfaceAlignment, cudaDevAttrSurfaceAlignment);
+  fill(properties.canMapHostMemory, cudaDevAttrCanMapHostMemory);
+  fill(properties.canUseHostPointerForRegisteredMem, cudaDevAttrCanUseHostPointerForRegisteredMem);
+  fill(properties.hostRegisterSupported, cudaDevAttrHostRegisterSupported);
+  fill(properties.unifiedAddressing, cudaDevAttrUnifiedAddressing);
+  fill(properties.concurrentKernels, cudaDevAttrConcurrentKernels);
+  fill(properties.cooperativeLaunch, cudaDevAttrCooperativeLaunch);
+  fill(properties.computePreemptionSupported, cudaDevAttrComputePreemptionSupported);
+  fill(properties.asyncEngineCount, cudaDevAttrAsyncEngineCount);
+  fill(properties.streamPrioritiesSupported, cudaDevAttrStreamPrioritiesSupported);
+  fill(properties.globalL1CacheSupported, cudaDevAttrGlobalL1CacheSupported);
+  fill(properties.localL1CacheSupported, cudaDevAttrLocalL1CacheSupported);
+  fill(properties.pciBusID, cudaDevAttrPciBusId);
+  fill(properties.pciDeviceID, cudaDevAttrPciDeviceId);
+  fill(properties.pciDomainID, cudaDevAttrPciDomainId);
+#if CUDART_VERSION < 13000  // later only attributes
+  fill(properties.clockRate, cudaDevAttrClockRate);
+  fill(properties.memoryClockRate, cudaDevAttrMemoryClockRate);
+  fill(properties.computeMode, cudaDevAttrComputeMode);
+#endif
   return properties;
-}
-
-int attribute_of(const cudaDeviceProp& properties, cudaDeviceAttr attribute) {
-  switch (attribute) {
-    case cudaDevAttrMaxThreadsPerBlock:
-      return properties.maxThreadsPerBlock;
-    case cudaDevAttrMaxThreadsPerMultiProcessor:
-      return properties.maxThreadsPerMultiProcessor;
-    case cudaDevAttrMaxBlocksPerMultiprocessor:
-      return properties.maxBlocksPerMultiProcessor;
-    case cudaDevAttrMultiProcessorCount:
-      return properties.multiProcessorCount;
-    case cudaDevAttrComputeCapabilityMajor:
-      return properties.major;
-    case cudaDevAttrComputeCapabilityMinor:
-      return properties.minor;
-    case cudaDevAttrWarpSize:
-      return properties.warpSize;
-    case cudaDevAttrMaxSharedMemoryPerBlock:
-      return static_cast<int>(properties.sharedMemPerBlock);
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-      return static_cast<int>(properties.sharedMemPerBlockOptin);
-    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
-      return static_cast<int>(properties.sharedMemPerMultiprocessor);
-    case cudaDevAttrMaxRegistersPerBlock:
-      return properties.regsPerBlock;
-    case cudaDevAttrMaxGridDimX:
-      return properties.maxGridSize[0];
-    case cudaDevAttrMaxGridDimY:
-      return properties.maxGridSize[1];
-    case cudaDevAttrMaxGridDimZ:
-      return properties.maxGridSize[2];
-    case cudaDevAttrL2CacheSize:
-      return properties.l2CacheSize;
-    case cudaDevAttrUnifiedAddressing:
-      return properties.unifiedAddressing;
-    // No process reaches the memory of another's. TensorPipe, which carries RPC, then takes other ways
-    // than CUDA IPC.
-    case cudaDevAttrComputeMode:
-      return cudaComputeModeExclusiveProcess;
-    case cudaDevAttrConcurrentKernels:
-      return properties.concurrentKernels;
-    case cudaDevAttrPciBusId:
-      return properties.pciBusID;
-    default:
-      return 0;  // what this card does not have
-  }
 }
 
 }  // namespace simulate_gpus

@@ -9,15 +9,15 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <cstdio>
-#include <cstring>
 
 #include "current_operation.hpp"
+#include "device_attributes.hpp"
 #include "device_properties.hpp"
 #include "errors.hpp"
 #include "interface.hpp"
 #include "libtorch.hpp"
 #include "settings.hpp"
+#include "streams.hpp"
 
 namespace simulate_gpus {
 namespace {
@@ -28,15 +28,17 @@ std::array<std::atomic<bool>, k_most_gpus> contexts;
 std::atomic<bool> made_context = false;  // also one that has ended
 std::array<std::atomic<unsigned>, k_most_gpus> device_flags;
 
+}  // namespace
+
 bool exists(int device) { return device >= 0 && device < num_devices(); }
 
 int card_of(int device) { return settings().visible[static_cast<std::size_t>(device)]; }
 
-}  // namespace
-
 int num_devices() { return static_cast<int>(settings().visible.size()); }
 
 int current_device() { return current; }
+
+void prefer_device(int device) { current = device; }
 
 void make_context(int device) {
   thread_has_context = true;
@@ -65,8 +67,9 @@ bool simulated_cuda_has_context(int device) { return has_context(device); }
 bool simulated_cuda_thread_has_context() { return thread_has_context; }
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 0;
+  if (count) *count = 0;
   SIMULATE_GPUS_ENTER();
+  SIMULATE_GPUS_NEED(cudaErrorInvalidValue, count);
   note_use();
   meet_libtorch();
   *count = num_devices();
@@ -75,6 +78,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
 
 cudaError_t cudaGetDevice(int* device) {
   SIMULATE_GPUS_ENTER();
+  SIMULATE_GPUS_NEED(cudaErrorInvalidValue, device);
   meet_allocator();
   *device = current;
   return cudaSuccess;
@@ -100,18 +104,21 @@ cudaError_t cudaSetDeviceFlags(unsigned flags) {
 
 cudaError_t cudaGetDeviceFlags(unsigned* flags) {
   SIMULATE_GPUS_ENTER();
+  SIMULATE_GPUS_NEED(cudaErrorInvalidValue, flags);
   *flags = device_flags[static_cast<std::size_t>(current)] | cudaDeviceMapHost;
   return cudaSuccess;
 }
 
 cudaError_t cudaDriverGetVersion(int* version) {
   SIMULATE_GPUS_ENTER_ANYWHERE();
+  SIMULATE_GPUS_NEED(cudaErrorInvalidValue, version);
   *version = settings().driver_version;
   return cudaSuccess;
 }
 
 cudaError_t cudaRuntimeGetVersion(int* version) {
   SIMULATE_GPUS_ENTER_ANYWHERE();
+  SIMULATE_GPUS_NEED(cudaErrorInvalidValue, version);
   *version = CUDART_VERSION;
   return cudaSuccess;
 }
@@ -119,6 +126,7 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   SIMULATE_GPUS_ENTER();
   if (!exists(device)) return fail(cudaErrorInvalidDevice);
+  SIMULATE_GPUS_NEED(cudaErrorInvalidValue, properties);
   *properties = properties_of(card_of(device));
   return cudaSuccess;
 }
@@ -126,34 +134,17 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
   SIMULATE_GPUS_ENTER();
   if (!exists(device)) return fail(cudaErrorInvalidDevice);
-  *value = attribute_of(properties_of(card_of(device)), attribute);
-  return cudaSuccess;
-}
-
-cudaError_t cudaDeviceGetPCIBusId(char* id, int size, int device) {
-  SIMULATE_GPUS_ENTER();
-  if (!exists(device)) return fail(cudaErrorInvalidDevice);
-  std::snprintf(id, static_cast<std::size_t>(size), "0000:%02x:00.0", card_of(device) + 1);
+  const auto found = attribute_of(card_of(device), attribute);
+  if (value == nullptr || !found) return fail(cudaErrorInvalidValue);
+  *value = *found;
   return cudaSuccess;
 }
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   SIMULATE_GPUS_ENTER();
-  *least = 0;
-  *greatest = -5;
+  if (least) *least = k_least_priority;
+  if (greatest) *greatest = k_greatest_priority;
   return cudaSuccess;
-}
-
-cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
-  SIMULATE_GPUS_ENTER();
-  if (!exists(device) || !exists(peer)) return fail(cudaErrorInvalidDevice);
-  *can = device != peer;
-  return cudaSuccess;
-}
-
-cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
-  SIMULATE_GPUS_ENTER();
-  return exists(peer) ? cudaSuccess : fail(cudaErrorInvalidDevice);
 }
 
 // The driver's own look-up, whose codes are the runtime's. LibTorch 2.15 looks all functions up when

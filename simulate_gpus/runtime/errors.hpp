@@ -26,6 +26,9 @@ cudaError_t enter_with_devices(const char* function);
 cudaError_t refuse_launch(const std::string& kernel);
 cudaError_t unreported_refusal();
 
+/// Whether the caller has left out one of these.
+bool is_any_null(const auto&... pointers) { return ((pointers == nullptr) || ...); }
+
 /// This process has used CUDA: its forked children cannot.
 void note_use();
 
@@ -43,3 +46,7 @@ bool is_forked();
 #define SIMULATE_GPUS_ENTER_ANYWHERE()                                          \
   if (const cudaError_t refused = simulate_gpus::enter(__func__); refused != 0) \
   return simulate_gpus::fail(refused)
+
+/// Fails with this error where one of the pointers is null: cudaErrorInvalidValue for what a function writes, say.
+#define SIMULATE_GPUS_NEED(code, ...) \
+  if (simulate_gpus::is_any_null(__VA_ARGS__)) return simulate_gpus::fail(code)

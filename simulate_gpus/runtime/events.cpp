@@ -6,6 +6,7 @@
 #include <mutex>
 #include <utility>
 
+#include "capture_modes.hpp"
 #include "devices.hpp"
 #include "errors.hpp"
 #include "streams.hpp"
@@ -28,9 +29,14 @@ extern "C" {
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   SIMULATE_GPUS_ENTER();
+  constexpr unsigned k_flags =
+      cudaEventBlockingSync | cudaEventDisableTiming | cudaEventInterprocess;
+  const bool is_shared = (flags & cudaEventInterprocess) != 0;
+  const bool measures_time = (flags & cudaEventDisableTiming) == 0;
+  if (event == nullptr || (flags & ~k_flags) != 0 || (is_shared && measures_time))
+    return fail(cudaErrorInvalidValue);
   make_context(current_device());
-  *event = new CUevent_st{.device = current_device(),
-                          .measures_time = (flags & cudaEventDisableTiming) == 0};
+  *event = new CUevent_st{.device = current_device(), .measures_time = measures_time};
   return cudaSuccess;
 }
 
@@ -38,12 +44,14 @@ cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlag
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   SIMULATE_GPUS_ENTER();
+  SIMULATE_GPUS_NEED(cudaErrorInvalidResourceHandle, event);
   delete event;
   return cudaSuccess;
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
   SIMULATE_GPUS_ENTER();
+  SIMULATE_GPUS_NEED(cudaErrorInvalidResourceHandle, event);
   CUstream_st& stream = stream_of(handle);
   if (event->device != stream.device) return fail(cudaErrorInvalidResourceHandle);
   const CapturedMoment captured = captured_moment(stream);
@@ -60,7 +68,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
   return cudaSuccess;
 }
 
-cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned) {
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
+  if (flags > cudaEventRecordExternal) return fail(cudaErrorInvalidValue);
   return cudaEventRecord(event, stream);
 }
 
@@ -68,8 +77,10 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
 // that a program that polls ends.
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   SIMULATE_GPUS_ENTER();
+  SIMULATE_GPUS_NEED(cudaErrorInvalidResourceHandle, event);
   const CUevent_st recorded = copy_of(event);
-  if (recorded.captured.capture) return fail(cudaErrorCapturedEvent);
+  if (const cudaError_t refused = refuse_look(recorded.captured)) return refused;
+  if (const cudaError_t refused = refuse_unsafe()) return refused;
   if (recorded.moment.is_finished()) {
     tell(&Tool::host_sees, HostWait{.event = &recorded.notes});
     return take_failure();
@@ -78,13 +89,14 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   constexpr std::chrono::seconds k_old(2);
   if (gives_work() || std::chrono::steady_clock::now() - recorded.time > k_old)
     static_cast<void>(recorded.moment.try_finish());
-  return fail(cudaErrorNotReady);
+  return cudaErrorNotReady;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   SIMULATE_GPUS_ENTER();
+  SIMULATE_GPUS_NEED(cudaErrorInvalidResourceHandle, event);
   const CUevent_st recorded = copy_of(event);
-  if (recorded.captured.capture) return fail(cudaErrorCapturedEvent);
+  if (const cudaError_t refused = refuse_look(recorded.captured)) return refused;
   tell_wait({.reason = HostWait::Reason::event, .event = &recorded.notes},
             [&] { recorded.moment.finish(); });
   return take_failure();
@@ -93,23 +105,30 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 // The time between the two records; it means nothing here.
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
   SIMULATE_GPUS_ENTER();
+  SIMULATE_GPUS_NEED(cudaErrorInvalidValue, milliseconds);
+  SIMULATE_GPUS_NEED(cudaErrorInvalidResourceHandle, start, end);
   const CUevent_st from = copy_of(start), to = copy_of(end);
   if (!from.is_recorded || !to.is_recorded || !from.measures_time || !to.measures_time ||
       from.device != to.device) {
     return fail(cudaErrorInvalidResourceHandle);
   }
-  if (!from.moment.is_finished() || !to.moment.is_finished()) return fail(cudaErrorNotReady);
+  if (!from.moment.is_finished() || !to.moment.is_finished()) return cudaErrorNotReady;
   *milliseconds = std::chrono::duration<float, std::milli>(to.time - from.time).count();
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned) {
+cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned flags) {
   SIMULATE_GPUS_ENTER();
+  SIMULATE_GPUS_NEED(cudaErrorInvalidResourceHandle, event);
+  if (flags > cudaEventWaitExternal) return fail(cudaErrorInvalidValue);
   CUstream_st& stream = stream_of(handle);
   const CUevent_st recorded = copy_of(event);
   if (recorded.captured.capture) {
     if (const cudaError_t refused = join(stream, recorded.captured)) return refused;
-  } else if (!is_captured(stream) && !recorded.moment.is_finished()) {
+  } else if (is_captured(stream)) {
+    const bool is_outside = recorded.is_recorded && flags != cudaEventWaitExternal;
+    if (is_outside) return refuse_event_from_outside(stream);
+  } else if (!recorded.moment.is_finished()) {
     submit(stream, [moment = recorded.moment] { moment.finish(); });
   }
   if (!recorded.notes.is_empty()) {

@@ -20,7 +20,8 @@ constexpr GpuProfile k_profiles[] = {
     {"rtx3090", "Simulated NVIDIA GeForce RTX 3090", 24576, 8, 6, 82, 6, 350, 384, 2100, 9751},
     {"rtx4090", "Simulated NVIDIA GeForce RTX 4090", 24564, 8, 9, 128, 72, 450, 384, 3105, 10501},
     {"rtx5090", "Simulated NVIDIA GeForce RTX 5090", 32607, 12, 0, 170, 96, 575, 512, 3090, 14001},
-    {"h100", "Simulated NVIDIA H100 80GB HBM3", 81559, 9, 0, 132, 50, 700, 5120, 1980, 2619},
+    {"h100", "Simulated NVIDIA H100 80GB HBM3", 81559, 9, 0, 132, 50, 700, 5120, 1980, 2619, true,
+     480, 577175552},  // driver 580.159.04
     {"h200", "Simulated NVIDIA H200", 143771, 9, 0, 132, 60, 700, 6144, 1980, 3201},
     {"b200", "Simulated NVIDIA B200", 183359, 10, 0, 148, 126, 1000, 8192, 1965, 3996}};
 

@@ -19,6 +19,11 @@ struct GpuProfile {
   int watts;                        ///< the power limit
   int memory_bits;                  ///< the width of its bus
   int megahertz, memory_megahertz;  ///< the highest clocks, as nvidia-smi shows them
+  bool is_measured =
+      false;  ///< whether one answered us; what only that tells is left out of others
+  std::uint64_t mebibytes_unseen = 0;  ///< of all memory, what the driver hides from CUDA
+  std::uint64_t bytes_of_context = std::uint64_t{1}
+                                   << 30;  ///< what is not free, with a context; about
 };
 
 /// What a multiprocessor of a compute capability has room for.
@@ -28,8 +33,8 @@ struct MultiprocessorLimits {
 };
 
 /// Without --gpu: "Simulated GPU", an H100 with 8 GiB.
-inline constexpr GpuProfile k_plain_gpu{"",  "Simulated GPU", 8192, 9, 0, 132, 50, 700, 5120, 1980,
-                                        2619};
+inline constexpr GpuProfile k_plain_gpu{
+    "", "Simulated GPU", 8192, 9, 0, 132, 50, 700, 5120, 1980, 2619, true};
 
 std::span<const GpuProfile> gpu_profiles();
 

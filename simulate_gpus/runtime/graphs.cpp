@@ -37,12 +37,14 @@ extern "C" {
 cudaError_t cudaUserObjectCreate(cudaUserObject_t* object, void* value, cudaHostFn_t destroy,
                                  unsigned owners, unsigned) {
   SIMULATE_GPUS_ENTER();
+  SIMULATE_GPUS_NEED(cudaErrorInvalidValue, object, destroy);
   *object = new CUuserObject_st{value, destroy, owners};
   return cudaSuccess;
 }
 
 cudaError_t cudaUserObjectRelease(cudaUserObject_t object, unsigned count) {
   SIMULATE_GPUS_ENTER();
+  SIMULATE_GPUS_NEED(cudaErrorInvalidValue, object);
   object->release(count);
   return cudaSuccess;
 }
@@ -51,6 +53,7 @@ cudaError_t cudaUserObjectRelease(cudaUserObject_t object, unsigned count) {
 cudaError_t cudaGraphRetainUserObject(cudaGraph_t graph, cudaUserObject_t object, unsigned count,
                                       unsigned flags) {
   SIMULATE_GPUS_ENTER();
+  SIMULATE_GPUS_NEED(cudaErrorInvalidValue, graph, object);
   if ((flags & cudaGraphUserObjectMove) == 0) object->owners += count;
   graph->recording->objects.emplace_back(object,
                                          [count](CUuserObject_st* kept) { kept->release(count); });
@@ -60,12 +63,26 @@ cudaError_t cudaGraphRetainUserObject(cudaGraph_t graph, cudaUserObject_t object
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* exec, cudaGraph_t graph,
                                           unsigned long long) {
   SIMULATE_GPUS_ENTER();
+  SIMULATE_GPUS_NEED(cudaErrorInvalidValue, exec, graph);
   *exec = new CUgraphExec_st{graph->recording};
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph,
+                                 unsigned long long flags) {
+  return cudaGraphInstantiateWithFlags(exec, graph, flags);
+}
+
+// Nothing has to be made ready for a launch.
+cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t) {
+  SIMULATE_GPUS_ENTER();
+  SIMULATE_GPUS_NEED(cudaErrorInvalidValue, exec);
   return cudaSuccess;
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   SIMULATE_GPUS_ENTER();
+  SIMULATE_GPUS_NEED(cudaErrorInvalidValue, exec);
   tell(&Tool::launched, stream_of(stream), exec->recording->given);
   for (const auto& of_tool : exec->recording->at_each_launch) of_tool(stream_of(stream));
   for (const auto& step : exec->recording->steps) step(stream_of(stream));
@@ -76,6 +93,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
 // number of nodes is available.
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, std::size_t* count) {
   SIMULATE_GPUS_ENTER();
+  SIMULATE_GPUS_NEED(cudaErrorInvalidValue, graph, count);
   if (nodes) return fail(cudaErrorNotSupported);
   const auto work = std::ranges::count_if(graph->recording->given, [](const Captured& captured) {
     const Kind kind = captured.given.kind;
@@ -87,12 +105,14 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, std::si
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   SIMULATE_GPUS_ENTER();
+  SIMULATE_GPUS_NEED(cudaErrorInvalidValue, graph);
   delete graph;
   return cudaSuccess;
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
   SIMULATE_GPUS_ENTER();
+  SIMULATE_GPUS_NEED(cudaErrorInvalidValue, exec);
   delete exec;
   return cudaSuccess;
 }

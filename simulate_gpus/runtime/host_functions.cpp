@@ -44,6 +44,7 @@ extern "C" {
 // A graph calls the function, the capture does not.
 cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void* data) {
   SIMULATE_GPUS_ENTER();
+  SIMULATE_GPUS_NEED(cudaErrorInvalidValue, function);
   CUstream_st& stream = stream_of(handle);
   const Work call = [=] { function(data); };
   if (is_captured(stream)) {
@@ -54,8 +55,9 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void*
 }
 
 cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void* data,
-                                  unsigned) {
+                                  unsigned flags) {
   SIMULATE_GPUS_ENTER();
+  if (callback == nullptr || flags != 0) return fail(cudaErrorInvalidValue);
   if (is_captured(stream_of(stream))) return fail(cudaErrorStreamCaptureUnsupported);
   return call_in(stream_of(stream), [=] { callback(stream, cudaSuccess, data); });
 }

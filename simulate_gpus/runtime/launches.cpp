@@ -122,6 +122,7 @@ cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, std::size_t* sha
 cudaError_t cudaLaunchKernel(const void* function, dim3, dim3, void**, std::size_t,
                              cudaStream_t stream) {
   SIMULATE_GPUS_ENTER();
+  SIMULATE_GPUS_NEED(cudaErrorInvalidDeviceFunction, function);
   return launch(function, stream);
 }
 
@@ -132,17 +133,22 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void*
 
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function, void**) {
   SIMULATE_GPUS_ENTER();
+  SIMULATE_GPUS_NEED(cudaErrorInvalidValue, config);
+  SIMULATE_GPUS_NEED(cudaErrorInvalidDeviceFunction, function);
   return launch(function, config->stream);
 }
 
 cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3, dim3, void**, std::size_t,
                                         cudaStream_t stream) {
   SIMULATE_GPUS_ENTER();
+  SIMULATE_GPUS_NEED(cudaErrorInvalidDeviceFunction, function);
   return launch(function, stream);
 }
 
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* function) {
   SIMULATE_GPUS_ENTER();
+  SIMULATE_GPUS_NEED(cudaErrorInvalidValue, attributes);
+  SIMULATE_GPUS_NEED(cudaErrorInvalidDeviceFunction, function);
   *attributes = {};
   attributes->maxThreadsPerBlock = 1024;
   attributes->numRegs = 32;
@@ -151,14 +157,24 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
   return cudaSuccess;
 }
 
-cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) {
+cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute, int) {
   SIMULATE_GPUS_ENTER();
+  SIMULATE_GPUS_NEED(cudaErrorInvalidDeviceFunction, function);
   return cudaSuccess;
 }
 
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void*, int,
+cudaError_t cudaFuncSetCacheConfig(const void* function, cudaFuncCache) {
+  SIMULATE_GPUS_ENTER();
+  SIMULATE_GPUS_NEED(cudaErrorInvalidDeviceFunction, function);
+  return cudaSuccess;
+}
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks,
+                                                                   const void* function, int,
                                                                    std::size_t, unsigned) {
   SIMULATE_GPUS_ENTER();
+  SIMULATE_GPUS_NEED(cudaErrorInvalidValue, blocks);
+  SIMULATE_GPUS_NEED(cudaErrorInvalidDeviceFunction, function);
   *blocks = 2;
   return cudaSuccess;
 }

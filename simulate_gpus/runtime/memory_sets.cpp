@@ -6,8 +6,10 @@
 #include <cstring>
 #include <vector>
 
+#include "device_memory.hpp"
 #include "errors.hpp"
 #include "interface.hpp"
+#include "pinned_memory.hpp"
 #include "rehearsal.hpp"
 #include "rows.hpp"
 #include "settings.hpp"
@@ -39,8 +41,16 @@ cudaError_t set(const Rows& rows, int value, cudaStream_t handle) {
   return cudaSuccess;
 }
 
+// A device reaches its own memory and pinned memory.
+cudaError_t set_checked(const Rows& rows, int value, cudaStream_t stream) {
+  const bool is_reached = rows.address && (device_at(rows.address) || is_pinned(rows.address));
+  if (!rows.is_empty() && !rehearses() && (!is_reached || rows.pitch < rows.width))
+    return fail(cudaErrorInvalidValue);
+  return set(rows, value, stream);
+}
+
 cudaError_t set_now(const Rows& rows, int value) {
-  if (const cudaError_t failed = set(rows, value, nullptr)) return failed;
+  if (const cudaError_t failed = set_checked(rows, value, nullptr)) return failed;
   CUstream_st& stream = stream_of(nullptr);
   tell_wait({HostWait::Reason::copy, &stream}, [&] { finish(stream); });
   return take_failure();
@@ -63,12 +73,12 @@ cudaError_t cudaMemset2D(void* address, std::size_t pitch, int value, std::size_
 
 cudaError_t cudaMemsetAsync(void* address, int value, std::size_t bytes, cudaStream_t stream) {
   SIMULATE_GPUS_ENTER();
-  return set({address, bytes, bytes, 1}, value, stream);
+  return set_checked({address, bytes, bytes, 1}, value, stream);
 }
 
 cudaError_t cudaMemset2DAsync(void* address, std::size_t pitch, int value, std::size_t width,
                               std::size_t height, cudaStream_t stream) {
   SIMULATE_GPUS_ENTER();
-  return set({address, pitch, width, height}, value, stream);
+  return set_checked({address, pitch, width, height}, value, stream);
 }
 }

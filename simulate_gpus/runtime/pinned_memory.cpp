@@ -7,7 +7,9 @@
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <optional>
 
+#include "capture_modes.hpp"
 #include "device_memory.hpp"
 #include "devices.hpp"
 #include "errors.hpp"
@@ -17,9 +19,15 @@
 namespace simulate_gpus {
 namespace {
 
+struct PinnedRange {
+  std::size_t bytes = 0;
+  unsigned flags = 0;
+  bool is_registered = false;  // by cudaHostRegister
+};
+
 struct Pinned {
   std::mutex mutex;
-  std::map<const char*, std::size_t> ranges;
+  std::map<const char*, PinnedRange> ranges;
   std::uint64_t allocations = 0;
 };
 
@@ -28,28 +36,31 @@ Pinned& pinned() {
   return *pinned;
 }
 
-void add(const void* address, std::size_t bytes) {
+void add(const void* address, const PinnedRange& range) {
   const std::scoped_lock lock(pinned().mutex);
-  pinned().ranges[static_cast<const char*>(address)] = bytes;
+  pinned().ranges[static_cast<const char*>(address)] = range;
 }
 
-// Its size; 0 if it is none.
-std::size_t remove(const void* address) {
+// Its size if it begins there, and was pinned in this way; else 0.
+std::size_t remove(const void* address, bool is_registered) {
   const std::scoped_lock lock(pinned().mutex);
-  const auto range = pinned().ranges.extract(static_cast<const char*>(address));
-  return range ? range.mapped() : 0;
+  const auto found = pinned().ranges.find(static_cast<const char*>(address));
+  if (found == pinned().ranges.end() || found->second.is_registered != is_registered) return 0;
+  return pinned().ranges.extract(found).mapped().bytes;
+}
+
+std::optional<PinnedRange> pinned_range(const void* address) {
+  const auto* const byte = static_cast<const char*>(address);
+  const std::scoped_lock lock(pinned().mutex);
+  const auto after = pinned().ranges.upper_bound(byte);
+  if (after == pinned().ranges.begin()) return std::nullopt;
+  const auto& [start, range] = *std::prev(after);
+  return byte < start + range.bytes ? std::optional(range) : std::nullopt;
 }
 
 }  // namespace
 
-bool is_pinned(const void* address) {
-  const auto* const byte = static_cast<const char*>(address);
-  const std::scoped_lock lock(pinned().mutex);
-  const auto after = pinned().ranges.upper_bound(byte);
-  if (after == pinned().ranges.begin()) return false;
-  const auto& [start, bytes] = *std::prev(after);
-  return byte < start + bytes;
-}
+bool is_pinned(const void* address) { return pinned_range(address).has_value(); }
 
 std::uint64_t num_pinned_allocations() {
   const std::scoped_lock lock(pinned().mutex);
@@ -67,8 +78,12 @@ using namespace simulate_gpus;
 
 extern "C" {
 
-cudaError_t cudaHostAlloc(void** address, std::size_t bytes, unsigned) {
+cudaError_t cudaHostAlloc(void** address, std::size_t bytes, unsigned flags) {
   SIMULATE_GPUS_ENTER();
+  constexpr unsigned k_flags =
+      cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined;
+  if (address == nullptr || (flags & ~k_flags) != 0) return fail(cudaErrorInvalidValue);
+  if (const cudaError_t refused = refuse_unsafe()) return refused;
   make_context(current_device());
   *address = nullptr;
   if (bytes == 0) return cudaSuccess;
@@ -77,7 +92,7 @@ cudaError_t cudaHostAlloc(void** address, std::size_t bytes, unsigned) {
   if (*address == nullptr)
     *address = std::aligned_alloc(k_page, (bytes + k_page - 1) / k_page * k_page);
   if (*address == nullptr) return fail(cudaErrorMemoryAllocation);
-  add(*address, bytes);
+  add(*address, {bytes, flags});
   const std::scoped_lock lock(pinned().mutex);
   ++pinned().allocations;
   return cudaSuccess;
@@ -91,40 +106,58 @@ cudaError_t cudaFreeHost(void* address) {
   SIMULATE_GPUS_ENTER();
   if (address == nullptr) return cudaSuccess;
   finish_all();
-  const std::size_t bytes = remove(address);
+  const std::size_t bytes = remove(address, /*is_registered=*/false);
   if (bytes == 0) return fail(cudaErrorInvalidValue);
   tell(&Tool::frees, address, bytes);
   if (!ask(&Tool::free_pinned, address)) std::free(address);
   return cudaSuccess;
 }
 
-cudaError_t cudaHostRegister(void* address, std::size_t bytes, unsigned) {
+cudaError_t cudaHostRegister(void* address, std::size_t bytes, unsigned flags) {
   SIMULATE_GPUS_ENTER();
+  constexpr unsigned k_flags = cudaHostRegisterPortable | cudaHostRegisterMapped |
+                               cudaHostRegisterIoMemory | cudaHostRegisterReadOnly;
+  const auto known = pinned_range(address);
+  const bool is_cudas = device_at(address) || (known && !known->is_registered);
+  if (address == nullptr || bytes == 0 || (flags & ~k_flags) != 0 || is_cudas)
+    return fail(cudaErrorInvalidValue);
   make_context(current_device());
-  if (is_pinned(address)) return fail(cudaErrorHostMemoryAlreadyRegistered);
-  add(address, bytes);
+  if (known) return fail(cudaErrorHostMemoryAlreadyRegistered);
+  add(address, {bytes, flags, true});
   return cudaSuccess;
 }
 
 cudaError_t cudaHostUnregister(void* address) {
   SIMULATE_GPUS_ENTER();
+  SIMULATE_GPUS_NEED(cudaErrorInvalidValue, address);
   finish_all();
-  return remove(address) > 0 ? cudaSuccess : fail(cudaErrorHostMemoryNotRegistered);
+  if (remove(address, /*is_registered=*/true) > 0) return cudaSuccess;
+  return fail(is_pinned(address) ? cudaErrorInvalidValue : cudaErrorHostMemoryNotRegistered);
 }
 
 // The address is the host's, as everywhere with unified addresses.
 cudaError_t cudaHostGetDevicePointer(void** on_device, void* address, unsigned flags) {
   SIMULATE_GPUS_ENTER();
-  if (flags != 0 || !is_pinned(address)) return fail(cudaErrorInvalidValue);
+  if (on_device == nullptr || flags != 0 || !is_pinned(address)) return fail(cudaErrorInvalidValue);
   *on_device = address;
+  return cudaSuccess;
+}
+
+// All of it is mapped, with unified addresses.
+cudaError_t cudaHostGetFlags(unsigned* flags, void* address) {
+  SIMULATE_GPUS_ENTER();
+  const auto range = pinned_range(address);
+  if (flags == nullptr || !range) return fail(cudaErrorInvalidValue);
+  *flags = range->flags | cudaHostAllocMapped;
   return cudaSuccess;
 }
 
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* address) {
   SIMULATE_GPUS_ENTER();
+  SIMULATE_GPUS_NEED(cudaErrorInvalidValue, attributes);
   auto* const pointer = const_cast<void*>(address);
   *attributes = {};
-  if (const auto on_device = device_at(address)) {
+  if (const auto on_device = device_at(address); on_device && is_allocated(address, 1)) {
     attributes->type = cudaMemoryTypeDevice;
     attributes->device = *on_device;
     attributes->devicePointer = pointer;

@@ -67,7 +67,7 @@ Settings read() {
   settings.memory_bytes = number(variable("SIMULATE_GPUS_MEMORY"), std::uint64_t{8} << 30);
   if (const auto* const gpu = find_gpu_profile(variable("SIMULATE_GPUS_GPU"))) {
     settings.gpu = *gpu;
-    settings.reserved_bytes = k_reserved_bytes_of_real_gpu;
+    settings.reserved_bytes = gpu->bytes_of_context;
   }
   settings.summary = !variable("SIMULATE_GPUS_SUMMARY").empty();
   settings.dry_run = !variable("SIMULATE_GPUS_DRY_RUN").empty();

@@ -17,16 +17,13 @@ inline constexpr int k_most_gpus = 16;
 /// What a driver keeps for itself: it counts as memory of the GPU and cannot be allocated.
 inline constexpr std::uint64_t k_reserved_bytes = std::uint64_t{16} << 20;
 
-/// The same of a real card, with a context: about, since no two drivers keep the same.
-inline constexpr std::uint64_t k_reserved_bytes_of_real_gpu = std::uint64_t{1} << 30;
-
 /// A dry run leaves device memory alone, but for copies, memory sets and collectives of at most that
 /// many bytes: they carry sizes, indices and flags that LibTorch reads back.
 inline constexpr std::uint64_t k_most_bytes_in_dry_run = std::uint64_t{64} << 10;
 
 struct Settings {
   int num_cards = 0;               ///< SIMULATE_GPUS
-  std::uint64_t memory_bytes = 0;  ///< SIMULATE_GPUS_MEMORY, of each card
+  std::uint64_t memory_bytes = 0;  ///< SIMULATE_GPUS_MEMORY, of each card, as CUDA sees it
   GpuProfile gpu = k_plain_gpu;    ///< SIMULATE_GPUS_GPU, as in --gpu
   std::uint64_t reserved_bytes = k_reserved_bytes;
   bool summary = false;  ///< SIMULATE_GPUS_SUMMARY

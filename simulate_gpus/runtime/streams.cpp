@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <mutex>
@@ -10,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "capture_modes.hpp"
 #include "devices.hpp"
 #include "errors.hpp"
 #include "interface.hpp"
@@ -188,9 +190,10 @@ extern "C" {
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
   SIMULATE_GPUS_ENTER();
+  if (stream == nullptr || flags > cudaStreamNonBlocking) return fail(cudaErrorInvalidValue);
   make_context(current_device());
   *stream = new CUstream_st{.device = current_device(),
-                            .priority = priority,
+                            .priority = std::clamp(priority, k_greatest_priority, k_least_priority),
                             .waits_for_default_stream = (flags & cudaStreamNonBlocking) == 0};
   const std::scoped_lock lock(streams().mutex);
   (*stream)->number = ++streams().count_made;
@@ -220,12 +223,6 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
-  SIMULATE_GPUS_ENTER();
-  *priority = stream_of(stream).priority;
-  return cudaSuccess;
-}
-
 cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   SIMULATE_GPUS_ENTER();
   CUstream_st& stream = stream_of(handle);
@@ -240,16 +237,17 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
   SIMULATE_GPUS_ENTER();
   CUstream_st& stream = stream_of(handle);
   if (const cudaError_t refused = refuse_wait(stream)) return refused;
+  if (const cudaError_t refused = refuse_unsafe()) return refused;
   const bool is_ready = stream.queue->is_finished(stream.queue->end());
   order_with_default_stream(stream);
   if (is_ready) tell(&Tool::host_sees, HostWait{.stream = &stream});
   static_cast<void>(stream.queue->try_finish(stream.queue->end()));
-  return is_ready ? take_failure() : fail(cudaErrorNotReady);
+  return is_ready ? take_failure() : cudaErrorNotReady;
 }
 
 cudaError_t cudaDeviceSynchronize() {
   SIMULATE_GPUS_ENTER();
-  if (is_capturing_on(current_device())) return fail(cudaErrorStreamCaptureUnsupported);
+  if (const cudaError_t refused = refuse_device_wait(current_device())) return refused;
   make_context(current_device());
   tell_wait({.reason = HostWait::Reason::device, .device = current_device()},
             [] { finish_device(current_device()); });

@@ -17,6 +17,9 @@
 
 namespace simulate_gpus {
 
+/// As on all cards of today.
+inline constexpr int k_least_priority = 0, k_greatest_priority = -5;
+
 /// The stream that a handle stands for; the default stream of the current device for null.
 CUstream_st& stream_of(cudaStream_t handle);
 

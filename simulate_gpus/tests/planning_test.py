@@ -202,7 +202,8 @@ class WillItFit(unittest.TestCase):
     def test_gpus_are_like_real_cards(self):
         for card, (name, mebibytes, limits) in CARDS.items():
             shown = run("--gpu", card, "1", sys.executable, "-c", CARD)
-            self.assertEqual(shown.stdout.strip(), f"Simulated {name}|{mebibytes}|{mebibytes}|{limits}", shown.stderr)
+            seen = mebibytes - (480 if card == "h100" else 0)  # what the driver of a measured card hides from CUDA
+            self.assertEqual(shown.stdout.strip(), f"Simulated {name}|{seen}|{mebibytes}|{limits}", shown.stderr)
 
     def test_refuses_a_card_that_it_does_not_know(self):
         for arguments, part in ((["--gpu", "h300"], "--gpu h300: expected one of " + ", ".join(CARDS)),

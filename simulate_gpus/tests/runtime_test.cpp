@@ -663,7 +663,7 @@ TEST(Rows, MustNotOverlapNorLeaveTheirMemory) {
   EXPECT_EQ(copy(16, 4096, 2), cudaErrorInvalidValue);
   EXPECT_EQ(copy(16, std::size_t{1} << 63, 3),
             cudaErrorInvalidValue);  // more than there are addresses
-  EXPECT_EQ(cudaMemset2D(x.address, 9, 7, 10, 4), cudaErrorInvalidPitchValue);
+  EXPECT_EQ(cudaMemset2D(x.address, 9, 7, 10, 4), cudaErrorInvalidValue);
   EXPECT_EQ(cudaMemset2D(x.address, 4096, 7, 10, 2), cudaErrorInvalidValue);
   EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidValue);
   EXPECT_EQ(x.read(), rows_of(1));

@@ -6,9 +6,11 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <functional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace {
@@ -23,6 +25,12 @@ struct EdgeCall {
   EdgeCall { #call, call, cudaError##error, cudaGetLastError() }
 #define FINE(call) \
   EdgeCall { #call, call, cudaSuccess, cudaGetLastError() }
+
+// A number that is none of the enumeration's.
+template <class Enumeration>
+Enumeration none_of(std::underlying_type_t<Enumeration> number) {
+  return std::bit_cast<Enumeration>(number);
+}
 
 // In the order in which they are written, as braces promise.
 void expect(const std::vector<EdgeCall>& calls) {
@@ -42,8 +50,8 @@ TEST(EdgeCalls, OfDevices) {
        EDGE(cudaGetDeviceCount(nullptr), InvalidValue),
        EDGE(cudaDriverGetVersion(nullptr), InvalidValue),
        EDGE(cudaDeviceGetAttribute(nullptr, cudaDevAttrWarpSize, 0), InvalidValue),
-       EDGE(cudaDeviceGetAttribute(&value, cudaDeviceAttr(0), 0), InvalidValue),
-       EDGE(cudaDeviceGetAttribute(&value, cudaDeviceAttr(9999), 0), InvalidValue),
+       EDGE(cudaDeviceGetAttribute(&value, none_of<cudaDeviceAttr>(0), 0), InvalidValue),
+       EDGE(cudaDeviceGetAttribute(&value, none_of<cudaDeviceAttr>(9999), 0), InvalidValue),
        EDGE(cudaDeviceGetAttribute(&value, cudaDevAttrWarpSize, 77), InvalidDevice),
        FINE(cudaDeviceGetStreamPriorityRange(&value, nullptr)),
        EDGE(cudaDeviceEnablePeerAccess(0, 0), PeerAccessUnsupported),
@@ -60,7 +68,7 @@ TEST(EdgeCalls, OfDevices) {
        EDGE(cudaSetValidDevices(absent, 1), InvalidDevice),
        EDGE(cudaInitDevice(99, 0, 0), InvalidDevice),
        EDGE(cudaDeviceGetLimit(&limit, cudaLimitDevRuntimeSyncDepth), UnsupportedLimit),
-       EDGE(cudaDeviceSetLimit(cudaLimit(99), 1), InvalidValue),
+       EDGE(cudaDeviceSetLimit(none_of<cudaLimit>(99), 1), InvalidValue),
        FINE(cudaDeviceSetLimit(cudaLimitStackSize, 2048)),
        FINE(cudaDeviceGetLimit(&limit, cudaLimitStackSize)),
        FINE(cudaDeviceSetCacheConfig(cudaFuncCachePreferL1)),
@@ -106,19 +114,19 @@ TEST(EdgeCalls, OfMemory) {
   EXPECT_EQ(flags, unsigned{cudaHostAllocMapped});
   EXPECT_EQ(kind_of(static_cast<char*>(device) + 999), cudaMemoryTypeDevice);
   EXPECT_EQ(kind_of(static_cast<char*>(device) + (4096 << 10)), cudaMemoryTypeUnregistered);
-  expect({EDGE(cudaMemcpy(nullptr, host.data(), 4, cudaMemcpyHostToDevice), InvalidValue),
-          FINE(cudaMemcpy(nullptr, host.data(), 0, cudaMemcpyHostToDevice)),
-          EDGE(cudaMemcpy(device, nullptr, 4, cudaMemcpyHostToDevice), InvalidValue),
-          EDGE(cudaMemcpy(device, host.data(), 4, cudaMemcpyKind(9)), InvalidMemcpyDirection),
-          EDGE(cudaMemcpy(device, host.data(), 4, cudaMemcpyDeviceToHost), InvalidValue),
-          EDGE(cudaMemcpy(host.data(), device, 4, cudaMemcpyHostToDevice), InvalidValue),
-          FINE(cudaMemcpy(device, device, 4, cudaMemcpyHostToHost)),
-          EDGE(cudaMemcpy(device, host.data(), 60000, cudaMemcpyHostToDevice), InvalidValue),
-          EDGE(cudaMemcpyPeer(device, 0, device, 99, 10), InvalidDevice),
-          EDGE(cudaMemset(nullptr, 1, 4), InvalidValue),
-          EDGE(cudaMemset(host.data(), 1, 4), InvalidValue), FINE(cudaMemset(pinned, 1, 4)),
-          FINE(cudaFree(device)), EDGE(cudaFree(device), InvalidValue),
-          FINE(cudaFreeHost(pinned))});
+  expect(
+      {EDGE(cudaMemcpy(nullptr, host.data(), 4, cudaMemcpyHostToDevice), InvalidValue),
+       FINE(cudaMemcpy(nullptr, host.data(), 0, cudaMemcpyHostToDevice)),
+       EDGE(cudaMemcpy(device, nullptr, 4, cudaMemcpyHostToDevice), InvalidValue),
+       EDGE(cudaMemcpy(device, host.data(), 4, none_of<cudaMemcpyKind>(9)), InvalidMemcpyDirection),
+       EDGE(cudaMemcpy(device, host.data(), 4, cudaMemcpyDeviceToHost), InvalidValue),
+       EDGE(cudaMemcpy(host.data(), device, 4, cudaMemcpyHostToDevice), InvalidValue),
+       FINE(cudaMemcpy(device, device, 4, cudaMemcpyHostToHost)),
+       EDGE(cudaMemcpy(device, host.data(), 60000, cudaMemcpyHostToDevice), InvalidValue),
+       EDGE(cudaMemcpyPeer(device, 0, device, 99, 10), InvalidDevice),
+       EDGE(cudaMemset(nullptr, 1, 4), InvalidValue),
+       EDGE(cudaMemset(host.data(), 1, 4), InvalidValue), FINE(cudaMemset(pinned, 1, 4)),
+       FINE(cudaFree(device)), EDGE(cudaFree(device), InvalidValue), FINE(cudaFreeHost(pinned))});
   EXPECT_EQ(kind_of(device), cudaMemoryTypeUnregistered);
   EXPECT_EQ(kind_of(pinned), cudaMemoryTypeUnregistered);
 }
@@ -165,7 +173,7 @@ TEST(EdgeCalls, DuringACapture) {
           FINE(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking)),
           FINE(cudaEventCreate(&event)), FINE(cudaEventRecord(event, other)),
           FINE(cudaMalloc(&memory, 64)),
-          EDGE(cudaStreamBeginCapture(stream, cudaStreamCaptureMode(9)), InvalidValue),
+          EDGE(cudaStreamBeginCapture(stream, none_of<cudaStreamCaptureMode>(9)), InvalidValue),
           EDGE(cudaStreamEndCapture(stream, &graph), IllegalState),
           EDGE(cudaGraphInstantiate(nullptr, nullptr, 0), InvalidValue),
           EDGE(cudaGraphLaunch(nullptr, stream), InvalidValue)});

@@ -202,7 +202,9 @@ TEST(EdgeCalls, DuringACapture) {
       EXPECT_EQ(cudaStreamEndCapture(stream, &graph),
                 is_allowed ? cudaSuccess : cudaErrorStreamCaptureInvalidated);
       EXPECT_EQ(graph != nullptr, is_allowed);
-      if (graph) EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+      if (graph) {
+        EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+      }
     }
   }
   cudaGetLastError();

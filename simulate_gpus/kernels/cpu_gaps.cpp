@@ -104,11 +104,12 @@ at::Tensor histogram_of_integers(const at::Tensor& x, std::int64_t bins, std::in
 // By float32, as CUDA's kernel counts its steps, in one rounding.
 at::Tensor integers_between(std::int64_t first, std::int64_t last, std::int64_t steps,
                             at::ScalarType dtype) {
-  const float step = (static_cast<float>(last) - static_cast<float>(first)) /
-                     static_cast<float>(std::max<std::int64_t>(steps - 1, 1));
+  if (steps == 1) return at::full({1}, first, dtype);
+  const float step =
+      (static_cast<float>(last) - static_cast<float>(first)) / static_cast<float>(steps - 1);
   const at::Tensor made = at::empty({steps}, dtype);
   for (std::int64_t i = 0; i < steps; ++i) {
-    const bool from_first = i < steps / 2 || steps == 1;
+    const bool from_first = i < steps / 2;
     const auto count = static_cast<float>(from_first ? i : -(steps - 1 - i));
     made[i] = static_cast<std::int64_t>(
         std::fma(step, count, static_cast<float>(from_first ? first : last)));

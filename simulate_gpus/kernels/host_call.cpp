@@ -25,6 +25,9 @@ const std::set<std::string_view> k_of_float16 = {"_fft_c2c",
                                                  "_upsample_bicubic2d_aa_backward",
                                                  "_upsample_bilinear2d_aa",
                                                  "_upsample_bilinear2d_aa_backward",
+                                                 "_standard_gamma",
+                                                 "_standard_gamma_grad",
+                                                 "binomial",
                                                  "add",  // these four of sparse tensors
                                                  "addmm",
                                                  "addmv",
@@ -63,9 +66,11 @@ const std::set<std::string_view> k_moving = {"flip", "gather", "index_select", "
 const std::set<std::string_view> k_rounded_once = {"_adaptive_avg_pool3d",
                                                    "_adaptive_avg_pool3d_backward",
                                                    "_batch_norm_with_update",
+                                                   "_embedding_bag_dense_backward",
                                                    "_native_batch_norm_legit",
                                                    "_native_batch_norm_legit_no_training",
                                                    "batch_norm_backward",
+                                                   "embedding_dense_backward",
                                                    "grid_sampler_2d",
                                                    "grid_sampler_2d_backward",
                                                    "grid_sampler_3d",
@@ -147,6 +152,7 @@ class Widening {
     std::set<at::ScalarType> dtypes;
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       if (is_statistic(schema.arguments()[i])) continue;
+      if (schema.arguments()[i].name() == "dtype" && !arguments[i].isNone()) return std::nullopt;
       for_each_tensor(arguments[i], [&](const at::Tensor& x) {
         if (x.defined() && x.is_floating_point()) dtypes.insert(x.scalar_type());
       });

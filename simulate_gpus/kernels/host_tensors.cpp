@@ -7,6 +7,8 @@
 #include <ATen/SparseCsrTensorUtils.h>
 #include <ATen/native/SparseTensorUtils.h>
 #include <c10/core/CPUAllocator.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAStream.h>
 
 #include "kernels/inside_kernel.hpp"
 #include "runtime/interface.hpp"
@@ -142,7 +144,13 @@ at::Tensor make_device_tensor(const at::Tensor& host, c10::Device device, Writes
 
 void resize_like(const at::Tensor& tensor, const at::Tensor& result) {
   if (tensor.sizes() == result.sizes()) return;
+  const void* const before = tensor.has_storage() ? tensor.storage().data() : nullptr;
   tensor.resize_(result.sizes());
+  // What was there is copied in the stream, and must not come after the result.
+  if (before != nullptr && before != tensor.storage().data() && tensor.is_cuda()) {
+    cudaStream_t stream = c10::cuda::getCurrentCUDAStream(tensor.device().index()).stream();
+    if (!is_captured(stream)) C10_CUDA_CHECK(begin_operation(stream));
+  }
   if (tensor.strides() != result.strides() && result.is_non_overlapping_and_dense())
     tensor.as_strided_(result.sizes(), result.strides());
 }

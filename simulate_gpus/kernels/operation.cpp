@@ -118,8 +118,9 @@ void check_size_in_place(const HostCall& call, const Values& arguments, const at
   const bool is_in_place = call.operation.schema().name().ends_with('_');
   if (!is_in_place && std::ranges::none_of(std::views::iota(0U, arguments.size()), is_read)) return;
   rehearse(call.operation, arguments);
-  TORCH_CHECK(false, "output with shape ", written.sizes(), " doesn't match the broadcast shape ",
-              host.sizes());
+  TORCH_CHECK(false,
+              "Simulated GPUs refuse an output that is also an input and changes its size, from ",
+              written.sizes(), " to ", host.sizes());
 }
 
 // The results as CUDA tensors, and what is to be written into them and into arguments.

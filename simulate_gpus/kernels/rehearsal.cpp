@@ -150,56 +150,77 @@ bool are_dense(const Values& arguments) {
   return are_dense;
 }
 
-// A rehearsal gives outputs their sizes; its end takes them back.
-class KeptSizes {
+// Tensors with the memory of others. What a rehearsal gives another size, or more memory, is the alias.
+class Aliases {
  public:
-  KeptSizes(const c10::FunctionSchema& schema, const Values& arguments) {
-    for (std::size_t i = 0; i < arguments.size(); ++i) {
-      if (!writes_argument(schema, i)) continue;
-      for_each_tensor(arguments[i], [&](const at::Tensor& tensor) {
-        if (is_dense(tensor))
-          kept_.push_back({tensor, tensor.sizes().vec(), tensor.strides().vec()});
-      });
+  at::Tensor operator()(const at::Tensor& tensor) {
+    if (!is_dense(tensor) || !tensor.is_cuda() || !tensor.has_storage()) return tensor;
+    at::Tensor& alias = tensors_[tensor.unsafeGetTensorImpl()];
+    if (!alias.defined()) {
+      auto impl = tensor.unsafeGetTensorImpl()->shallow_copy_and_detach(
+          c10::VariableVersion(0), /*allow_tensor_metadata_change=*/true);
+      impl->set_storage_keep_dtype(alias_of(tensor.storage()));
+      alias = at::Tensor(std::move(impl));
     }
+    return alias;
   }
-  ~KeptSizes() {
-    for (const auto& [tensor, sizes, strides] : kept_) {
-      if (tensor.sizes() != sizes || tensor.strides() != strides)
-        tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
-    }
-  }
-  KeptSizes(const KeptSizes&) = delete;
-  KeptSizes& operator=(const KeptSizes&) = delete;
 
  private:
-  struct Kept {
-    at::Tensor tensor;
-    std::vector<std::int64_t> sizes, strides;
-  };
-  std::vector<Kept> kept_;
+  // One for each storage: LibTorch compares them to find operands that overlap.
+  c10::Storage alias_of(const c10::Storage& storage) {
+    c10::Storage& alias = storages_[storage.unsafeGetStorageImpl()];
+    if (!alias) {
+      alias = c10::Storage(c10::Storage::use_byte_size_t(), storage.nbytes(),
+                           c10::DataPtr(const_cast<void*>(storage.data()), storage.device()),
+                           storage.allocator(), storage.resizable());
+    }
+    return alias;
+  }
+
+  std::map<const c10::TensorImpl*, at::Tensor> tensors_;
+  std::map<const c10::StorageImpl*, c10::Storage> storages_;
 };
 
 // A rehearsal draws random numbers; its end gives them back.
 class KeptOffset {
  public:
-  KeptOffset(const Values& arguments, c10::Device device)
-      : generator_(at::globalContext().defaultGenerator(device)) {
+  explicit KeptOffset(const Values& arguments)
+      : generator_(at::globalContext().defaultGenerator(device_of(arguments))) {
     for (const c10::IValue& argument : arguments)
       if (argument.isGenerator()) generator_ = argument.toGenerator();
+    if (!generator_.device().is_cuda()) return;
     const std::scoped_lock lock(generator_.mutex());
     offset_ = generator_.unsafeGetGeneratorImpl()->get_offset();
   }
   ~KeptOffset() {
+    if (!offset_) return;
     const std::scoped_lock lock(generator_.mutex());
-    generator_.set_offset(offset_);
+    generator_.set_offset(*offset_);
   }
   KeptOffset(const KeptOffset&) = delete;
   KeptOffset& operator=(const KeptOffset&) = delete;
 
  private:
   at::Generator generator_;
-  std::uint64_t offset_;
+  std::optional<std::uint64_t> offset_;
 };
+
+// Whether a rehearsal leaves no trace. A capture keeps what is drawn in it.
+bool can_rehearse(const c10::OperatorHandle& operation, const Values& arguments) {
+  const c10::FunctionSchema& schema = operation.schema();
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    bool is_safe = true;
+    for_each_tensor(arguments[i], [&](const at::Tensor& tensor) {
+      is_safe &=
+          !tensor.defined() || !tensor.is_cuda() || is_dense(tensor) || !writes_argument(schema, i);
+    });
+    if (!is_safe) return false;
+  }
+  if (has_lazy_copy(arguments)) return false;
+  const c10::Device device = device_of(arguments);
+  return !operation.hasTag(at::Tag::nondeterministic_seeded) ||
+         !is_captured(c10::cuda::getCurrentCUDAStream(device.index()).stream());
+}
 
 }  // namespace
 
@@ -220,12 +241,17 @@ void call_kept_kernel(const c10::OperatorHandle& operation, c10::DispatchKey hos
 }
 
 void rehearse(const c10::OperatorHandle& operation, const Values& arguments) {
-  if (has_lazy_copy(arguments)) return;
+  if (!can_rehearse(operation, arguments)) return;
   const InsideKernel inside;
   Silence silence;
   const c10::WarningUtils::WarningHandlerGuard silent(&silence);
-  const KeptSizes sizes(operation.schema(), arguments);
-  torch::jit::Stack stack = arguments;
+  std::optional<KeptOffset> offset;
+  if (operation.hasTag(at::Tag::nondeterministic_seeded)) offset.emplace(arguments);
+  Aliases aliases;
+  torch::jit::Stack stack;
+  for (const c10::IValue& argument : arguments)
+    stack.push_back(
+        with_tensors(argument, [&](const at::Tensor& tensor) { return aliases(tensor); }));
   begin_rehearsal();
   try {
     operation.callBoxed(&stack);
@@ -247,6 +273,7 @@ void rehearse_once(const c10::OperatorHandle& operation, const Values& arguments
     const std::scoped_lock lock(accepted().mutex);
     if (accepted().forms.contains(key)) return;
   }
+  if (!can_rehearse(operation, arguments)) return;
   rehearse(operation, arguments);
   const std::scoped_lock lock(accepted().mutex);
   accepted().forms.insert(key);
@@ -266,14 +293,7 @@ void check_operands(const c10::OperatorHandle& operation, const Values& argument
 
 void check_dtypes(const c10::OperatorHandle& operation, const Values& arguments) {
   if (are_ordinary(arguments) || !are_dense(arguments) || !has_own_kernel(operation)) return;
-  const std::uint64_t form = form_of(arguments);
-  if (!operation.hasTag(at::Tag::nondeterministic_seeded)) {
-    rehearse_once(operation, arguments, form);
-  } else if (const c10::Device device = device_of(arguments);
-             !is_captured(c10::cuda::getCurrentCUDAStream(device.index()).stream())) {
-    const KeptOffset kept(arguments, device);
-    rehearse_once(operation, arguments, form);
-  }
+  rehearse_once(operation, arguments, form_of(arguments));
 }
 
 void check_library_operands(const c10::OperatorHandle& operation, const Values& arguments) {

@@ -183,6 +183,38 @@ class Values(unittest.TestCase):
         finally:
             torch.cuda.set_sync_debug_mode("default")
 
+    def test_outputs_that_grow(self):
+        for dtype in (torch.float32, torch.float16, torch.int64):
+            for name in ("first", "second"):  # a first use is rehearsed
+                with self.subTest(f"{dtype}, {name} use"):
+                    out = torch.full((2,), 9, dtype=dtype, device=FIRST)
+                    torch.add(torch.ones(6, dtype=dtype, device=FIRST), 1, out=out)
+                    self.assertEqual(out.tolist(), [2] * 6)
+                    whole = torch.arange(4, dtype=dtype, device=FIRST)
+                    torch.mul(torch.full((10,), 3, dtype=dtype, device=FIRST), 2, out=whole[2:])
+                    self.assertEqual(whole.tolist(), [0, 1, 6, 6])
+
+    def test_sums_of_16_bits_are_rounded_once(self):
+        weight = torch.zeros(2, 3, dtype=torch.bfloat16, device=FIRST, requires_grad=True)
+        torch.nn.functional.embedding(torch.zeros(8192, dtype=torch.int64, device=FIRST), weight).sum().backward()
+        self.assertEqual(weight.grad[0, 0].item(), 8192)
+        x = torch.full((20,), 10, dtype=torch.float16, device=FIRST)
+        self.assertEqual((x.prod().item(), x[:4].prod().item()), (float("inf"), 10000))
+        self.assertEqual(str(x.prod(dtype=torch.float32)), str(torch.tensor(1e20, device=FIRST)))
+        norm = torch.native_layer_norm(x, [20], None, None, 1e-5)
+        self.assertEqual([y.dtype for y in norm], [torch.float16, torch.float32, torch.float32])
+
+    def test_a_rehearsal_draws_nothing(self):
+        def draws(dtype):
+            torch.manual_seed(0)
+            y = torch.nn.functional.dropout(torch.ones(8, dtype=dtype, device=FIRST))
+            z = torch.empty(4, dtype=dtype, device=FIRST).bernoulli_(torch.tensor(0.5))
+            return y.tolist(), z.tolist(), torch.rand(2, device=FIRST).tolist()
+
+        for dtype in (torch.float16, torch.float32):
+            with self.subTest(dtype):
+                self.assertEqual(draws(dtype), draws(dtype))
+
     def test_lazy_copies(self):
         for name, write in {"add_": lambda x: x.add_(1), "out": lambda x: torch.add(x, 1, out=x), "view": lambda x: x.view(3)[:].add_(1),
                             "list": lambda x: torch._foreach_add_([x], 1), "index": lambda x: x.index_add_(0, torch.arange(3, device=FIRST), torch.ones(3, device=FIRST)),

@@ -107,7 +107,7 @@ def forms(operation, sample):
         yield lambda first, *arguments, **options: operation.inplace_variant(first.clone(), *arguments, **options)
 
 
-def try_sample(operation, form, sample, change, reference):
+def try_sample(operation, dtype, form, sample, change, reference):
     """"right", "refused", "on no GPU", "not comparable", or what is wrong."""
     if operation.variant_test_name == "partial_views":  # of memory around the sample, which is not sent along
         return "not comparable"
@@ -122,7 +122,9 @@ def try_sample(operation, form, sample, change, reference):
         text = str(error).split("\n")[0]
         if "imulated GPUs have no" in text or text == "ZeroDivisionError":  # where a GPU gives any number
             return "refused"
-        if "arguments from the '" in text or "to be on cpu" in text or "is not supported on CUDA" in text:
+        if "arguments from the '" in text or "to be on cpu" in text or "is not supported on CUDA" in text or "Mask should be Bool" in text:
+            return "on no GPU"
+        if "not implemented for" in text and dtype not in operation.dtypesIfCUDA:
             return "on no GPU"
         return text[:200]
     if any(word in operation.name for word in RANDOM) or "attention" in operation.name and dropout_of(sample):
@@ -166,7 +168,7 @@ def main(selected):
             except Exception:  # a sample that needs a package which is not here
                 continue
             for sample, form in ((sample, form) for sample in samples for form in forms(operation, sample)):
-                result = try_sample(operation, form, sample, change, reference)
+                result = try_sample(operation, dtype, form, sample, change, reference)
                 if result not in ("right", "refused", "on no GPU", "not comparable"):
                     wrong[f"{operation.name} {operation.variant_test_name} ({dtype})"] = result
                     result = "wrong"

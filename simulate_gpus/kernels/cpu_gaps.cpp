@@ -63,7 +63,7 @@ void put_number_last(Stack& arguments) {
 // With one bound CUDA compares in the dtype of the tensor that it writes, the CPU in the wider one of the two.
 void clamp_in_own_dtype(Stack& arguments) {
   if (arguments[1].isTensor() == arguments[2].isTensor()) return;
-  for (const std::size_t i : {1, 2})
+  for (const std::size_t i : {1U, 2U})
     if (arguments[i].isTensor())
       arguments[i] = arguments[i].toTensor().to(arguments[0].toTensor().scalar_type());
 }

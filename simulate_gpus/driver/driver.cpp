@@ -102,6 +102,8 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice
 }
 
 CUresult cuCtxGetCurrent(CUcontext* current) {
+  // Asked before LibTorch compiles a kernel, which takes half a second and is not launched then.
+  if (simulate_gpus::interface::rehearses()) return CUDA_ERROR_NOT_SUPPORTED;
   *current = simulated_cuda_thread_has_context() ? context() : nullptr;
   return CUDA_SUCCESS;
 }

@@ -80,8 +80,9 @@ struct PhysicalMemory;
 [[nodiscard]] bool unmap_memory(void* address, std::size_t bytes);
 [[nodiscard]] bool set_access(const void* address, std::size_t bytes, bool is_accessible);
 
-/// Until the end of its rehearsal this thread begins no work: each launch, copy and memory set fails,
-/// and so does each operation that begins. The end says whether there was one.
+/// Until the end of its rehearsal this thread begins no work: launches, memory sets and copies to a
+/// device do nothing; copies to the host and the operations of simulated kernels fail. The end says
+/// whether one did.
 void begin_rehearsal();
 bool end_rehearsal();
 [[nodiscard]] bool rehearses();

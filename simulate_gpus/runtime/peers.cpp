@@ -16,8 +16,8 @@ namespace {
 
 // Of the pair of a device and its peer.
 std::atomic<bool>& is_enabled(int device, int peer) {
-  static std::array<std::atomic<bool>, k_most_gpus * k_most_gpus> enabled;
-  return enabled[static_cast<std::size_t>(device * k_most_gpus + peer)];
+  static std::array<std::array<std::atomic<bool>, k_most_gpus>, k_most_gpus> enabled;
+  return enabled[static_cast<std::size_t>(device)][static_cast<std::size_t>(peer)];
 }
 
 }  // namespace

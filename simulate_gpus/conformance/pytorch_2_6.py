@@ -6,7 +6,7 @@ import sys
 
 # Texts to replace in a file of tests.
 SUBSTITUTED = {
-    # setUp would call itself for ever, since the class of a test is now derived from the one that defines it.
+    # setUp would call itself without end, since the class of a test is now derived from the one that defines it.
     "test_linalg.py": {b"super(self.__class__, self)": b"super()"},
     "test_matmul_cuda.py": {b"super(self.__class__, self)": b"super()"},
     # Its settings are made where it is run as a program; it also asks the network which tests are switched off.

@@ -107,14 +107,16 @@ at::Tensor integers_between(std::int64_t first, std::int64_t last, std::int64_t 
   if (steps == 1) return at::full({1}, first, dtype);
   const float step =
       (static_cast<float>(last) - static_cast<float>(first)) / static_cast<float>(steps - 1);
-  const at::Tensor made = at::empty({steps}, dtype);
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(steps));
   for (std::int64_t i = 0; i < steps; ++i) {
     const bool from_first = i < steps / 2;
     const auto count = static_cast<float>(from_first ? i : -(steps - 1 - i));
-    made[i] = static_cast<std::int64_t>(
+    numbers[static_cast<std::size_t>(i)] = static_cast<std::int64_t>(
         std::fma(step, count, static_cast<float>(from_first ? first : last)));
   }
-  return made;
+  if (steps > 0)  // throws where the dtype cannot hold them
+    for (const std::int64_t end : {first, last}) static_cast<void>(at::full({1}, end, dtype));
+  return at::tensor(numbers, at::kLong).to(dtype);
 }
 
 at::Tensor sum_of_numbers(const at::Tensor& x, const Stack& arguments) {

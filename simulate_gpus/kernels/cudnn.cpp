@@ -32,9 +32,9 @@ bool uses_cudnn_for_ctc_loss_of_tensors(const Tensor&, const Tensor&, const Tens
   return false;
 }
 
-// LibTorch's own convolution, while it is rehearsed, asks for cuDNN's, which are made of it.
-// It says which dtypes cuDNN has.
-void check_is_no_rehearsal(const Tensor& input) {
+// LibTorch's own convolution, while it is rehearsed, asks for cuDNN's, which are made of it. The rehearsal ends
+// here, with what cuDNN refuses by the dtype.
+void end_in_rehearsal(const Tensor& input) {
   if (!rehearses()) return;
   const at::ScalarType dtype = input.scalar_type();
   const bool has_engine = at::isFloatingType(dtype);
@@ -47,7 +47,7 @@ void check_is_no_rehearsal(const Tensor& input) {
 Tensor cudnn_convolution(const Tensor& input, const Tensor& weight, at::IntArrayRef padding,
                          at::IntArrayRef stride, at::IntArrayRef dilation, std::int64_t groups,
                          bool, bool, bool) {
-  check_is_no_rehearsal(input);
+  end_in_rehearsal(input);
   return at::convolution(input, weight, {}, stride, padding, dilation, /*transposed=*/false,
                          std::vector<std::int64_t>(stride.size()), groups);
 }
@@ -56,7 +56,7 @@ Tensor cudnn_convolution_transpose(const Tensor& input, const Tensor& weight,
                                    at::IntArrayRef padding, at::IntArrayRef output_padding,
                                    at::IntArrayRef stride, at::IntArrayRef dilation,
                                    std::int64_t groups, bool, bool, bool) {
-  check_is_no_rehearsal(input);
+  end_in_rehearsal(input);
   return at::convolution(input, weight, {}, stride, padding, dilation, /*transposed=*/true,
                          output_padding, groups);
 }

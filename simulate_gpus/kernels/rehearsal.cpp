@@ -240,8 +240,8 @@ void call_kept_kernel(const c10::OperatorHandle& operation, c10::DispatchKey hos
   found->second.callBoxed(operation, c10::DispatchKeySet(host_key), stack);
 }
 
-void rehearse(const c10::OperatorHandle& operation, const Values& arguments) {
-  if (!can_rehearse(operation, arguments)) return;
+bool rehearse(const c10::OperatorHandle& operation, const Values& arguments) {
+  if (!can_rehearse(operation, arguments)) return false;
   const InsideKernel inside;
   Silence silence;
   const c10::WarningUtils::WarningHandlerGuard silent(&silence);
@@ -258,12 +258,13 @@ void rehearse(const c10::OperatorHandle& operation, const Values& arguments) {
   } catch (const c10::Error& error) {
     const bool has_come_to_work = end_rehearsal();
     if (!has_come_to_work && !is_of_library(error.what_without_backtrace())) throw;
-    return;
+    return true;
   } catch (...) {  // what its way out threw, or Thrust
     if (!end_rehearsal()) throw;
-    return;
+    return true;
   }
   end_rehearsal();
+  return true;
 }
 
 void rehearse_once(const c10::OperatorHandle& operation, const Values& arguments,
@@ -273,8 +274,7 @@ void rehearse_once(const c10::OperatorHandle& operation, const Values& arguments
     const std::scoped_lock lock(accepted().mutex);
     if (accepted().forms.contains(key)) return;
   }
-  if (!can_rehearse(operation, arguments)) return;
-  rehearse(operation, arguments);
+  if (!rehearse(operation, arguments)) return;
   const std::scoped_lock lock(accepted().mutex);
   accepted().forms.insert(key);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // What a GPU refuses, asked of LibTorch's own CUDA kernels. They are replaced, but they can be
-// rehearsed: each runs up to its first launch, copy or call of NVIDIA's libraries, and throws before
-// that what it refuses, with its own text.
+// rehearsed: each runs up to where it reads a value back or calls one of NVIDIA's libraries, and
+// throws before that what it refuses, with its own text. Its launches do nothing.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -26,7 +26,8 @@ void call_kept_kernel(const c10::OperatorHandle& operation, c10::DispatchKey hos
                       torch::jit::Stack* stack);
 
 /// Throws what LibTorch's own kernel refuses. To be called where something is out of the ordinary.
-void rehearse(const c10::OperatorHandle& operation, const Values& arguments);
+/// False where nothing was asked, since a rehearsal would leave a trace.
+bool rehearse(const c10::OperatorHandle& operation, const Values& arguments);
 
 /// The same, unless the kernel is known to take arguments of this form, a number of the caller's.
 void rehearse_once(const c10::OperatorHandle& operation, const Values& arguments,
@@ -36,11 +37,11 @@ void rehearse_once(const c10::OperatorHandle& operation, const Values& arguments
 void check_operands(const c10::OperatorHandle& operation, const Values& arguments,
                     c10::Device device);
 
-/// Throws where the kernel has not these dtypes.
-void check_dtypes(const c10::OperatorHandle& operation, const Values& arguments);
-
 /// The same for an operation that NVIDIA's libraries compute, and that a dry run does not: its
 /// dtypes and layouts are checked too.
 void check_library_operands(const c10::OperatorHandle& operation, const Values& arguments);
+
+/// Throws where the kernel lacks the dtypes of the operands, if all are dense.
+void check_dtypes(const c10::OperatorHandle& operation, const Values& arguments);
 
 }  // namespace simulate_gpus

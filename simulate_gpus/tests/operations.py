@@ -122,7 +122,7 @@ def try_sample(operation, dtype, form, sample, change, reference):
         text = str(error).split("\n")[0]
         if "imulated GPUs have no" in text or text == "ZeroDivisionError":  # where a GPU gives any number
             return "refused"
-        if "arguments from the '" in text or "to be on cpu" in text or "is not supported on CUDA" in text or "Mask should be Bool" in text:
+        if any(part in text for part in ("arguments from the '", "to be on cpu", "is not supported on CUDA", "Mask should be Bool")):
             return "on no GPU"
         if "not implemented for" in text and dtype not in operation.dtypesIfCUDA:
             return "on no GPU"

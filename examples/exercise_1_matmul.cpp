@@ -13,41 +13,34 @@
 #include <cstdio>
 #include <cstdlib>
 
-// The seconds of eleven products, the least first.
-std::vector<double> times_of_product(const torch::Tensor& a) {
-  const torch::Tensor x = torch::ones(a.size(0), a.options()), expected = a.mv(a.mv(x));
-  std::vector<double> times;
-  for (int run = 0; run < 12; ++run) {
-    use_gpu::synchronize(a.device());  // what was queued before is done
-    const auto start = std::chrono::steady_clock::now();
-    const torch::Tensor product = a.mm(a);
-    use_gpu::synchronize(a.device());  // else the clock is read when the product is only queued
-    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
-    TORCH_CHECK(product.mv(x).allclose(expected, /*rtol=*/1e-3), "a wrong product on ", a.device());
-    if (run > 0) times.push_back(time.count());  // the first one warms up
-  }
-  std::ranges::sort(times);
-  return times;
-}
-
 int main() {
   std::vector<c10::Device> devices = {use_gpu::cpu()};
   if (use_gpu::num_gpus() > 0) devices.push_back(use_gpu::gpu());
   std::printf(
-      "Products of two n x n matrices, float32, median of 11. %d CPU threads, LibTorch %s.\n",
+      "Products of two n x n matrices, float32, least of ten. %d CPU threads, LibTorch %s.\n",
       at::get_num_threads(), TORCH_VERSION);
-  double longest = 0;  // by the least times, which a busy machine changes least
+  double longest = 0;
   for (int n = 1; longest < 0.04; n *= 2) {
     std::printf("%5d", n);
     for (const c10::Device device : devices) {
-      const auto times = times_of_product(torch::rand({n, n}, device));
-      longest = std::max(longest, times.front());
-      const double median = times[times.size() / 2];
-      if (!device.is_cpu() && std::getenv("SIMULATE_GPUS") != nullptr)
-        std::printf("  %s: right (simulated)", device.str().c_str());
+      const auto a = torch::rand({n, n}, device), x = a.mean(1);
+      torch::Tensor product = a.mm(a);  // the first one warms up
+      double seconds = 1e9;
+      for (int run = 0; run < 10; ++run) {
+        use_gpu::synchronize(device);  // what was queued before is done
+        const auto start = std::chrono::steady_clock::now();
+        product = a.mm(a);
+        use_gpu::synchronize(device);  // else the clock is read when the product is only queued
+        const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
+        seconds = std::min(seconds, time.count());
+      }
+      TORCH_CHECK(product.mv(x).allclose(a.mv(a.mv(x)), 1e-3), "a wrong product on ", device);
+      longest = std::max(longest, seconds);
+      if (device.is_cpu() || std::getenv("SIMULATE_GPUS") == nullptr)
+        std::printf("  %s: %9.1f us, %8.3g GFLOP/s", device.str().c_str(), seconds * 1e6,
+                    2e-9 * n * n * n / seconds);
       else
-        std::printf("  %s: %9.1f us, %8.3g GFLOP/s", device.str().c_str(), median * 1e6,
-                    2e-9 * n * n * n / median);
+        std::printf("  %s: right (simulated)", device.str().c_str());
     }
     std::puts("");
   }

@@ -21,9 +21,9 @@
 #include "kernels/arguments.hpp"
 #include "kernels/inside_kernel.hpp"
 #include "kernels/library_shapes.hpp"
+#include "kernels/operand_checks.hpp"
 #include "kernels/operation.hpp"
 #include "kernels/own_kernels.hpp"
-#include "kernels/rehearsal.hpp"
 #include "runtime/interface.hpp"
 #include "runtime/settings.hpp"
 

@@ -23,6 +23,7 @@
 #include "kernels/host_call.hpp"
 #include "kernels/host_tensors.hpp"
 #include "kernels/inside_kernel.hpp"
+#include "kernels/operand_checks.hpp"
 #include "kernels/random.hpp"
 #include "kernels/rehearsal.hpp"
 #include "runtime/interface.hpp"

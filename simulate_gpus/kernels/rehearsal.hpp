@@ -7,7 +7,6 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
-#include <c10/core/Device.h>
 #include <c10/core/DispatchKey.h>
 
 #include <cstdint>
@@ -21,6 +20,9 @@ namespace simulate_gpus {
 void keep_kernel(const c10::OperatorHandle& operation, c10::DispatchKey key,
                  c10::DispatchKey host_key);
 
+/// Some operations stand for others, and have no kernel for GPUs.
+bool has_kept_kernel(const c10::OperatorHandle& operation);
+
 /// In a thread that rehearses (interface.hpp) each replacement calls the kernel that it replaced.
 void call_kept_kernel(const c10::OperatorHandle& operation, c10::DispatchKey host_key,
                       torch::jit::Stack* stack);
@@ -32,16 +34,5 @@ bool rehearse(const c10::OperatorHandle& operation, const Values& arguments);
 /// The same, unless the kernel is known to take arguments of this form, a number of the caller's.
 void rehearse_once(const c10::OperatorHandle& operation, const Values& arguments,
                    std::uint64_t form);
-
-/// Throws where the operands are on several devices, unless the kernel takes such.
-void check_operands(const c10::OperatorHandle& operation, const Values& arguments,
-                    c10::Device device);
-
-/// The same for an operation that NVIDIA's libraries compute, and that a dry run does not: its
-/// dtypes and layouts are checked too.
-void check_library_operands(const c10::OperatorHandle& operation, const Values& arguments);
-
-/// Throws where the kernel lacks the dtypes of the operands, if all are dense.
-void check_dtypes(const c10::OperatorHandle& operation, const Values& arguments);
 
 }  // namespace simulate_gpus

@@ -1,12 +1,17 @@
-# Installs the build, builds the README's project and this folder's against it, and runs both: as a user
+# Installs the build, builds examples/starter and this folder's project against it, and runs both: as a user
 # would, without LD_LIBRARY_PATH and without this tree in any path.
 #   cmake -DBUILD=<build folder> -DSOURCE=<project folder> -P run.cmake
 set(work "${BUILD}/consumer")
 file(REMOVE_RECURSE "${work}")
 
 include("${CMAKE_CURRENT_LIST_DIR}/steps.cmake")
-write_snippet(cpp "${work}/readme/main.cpp")
-write_snippet(cmake "${work}/readme/CMakeLists.txt")
+file(COPY "${SOURCE}/examples/starter/" DESTINATION "${work}/starter")
+write_snippet(cpp "${work}/main.cpp")
+file(READ "${work}/main.cpp" shown)
+file(READ "${work}/starter/main.cpp" program)
+if(NOT shown STREQUAL program)
+  message(FATAL_ERROR "README.md shows another program than examples/starter/main.cpp")
+endif()
 
 # build(<source folder> <name> [options]): a project that finds the installed package, in ${work}/<name>.
 function(build source name)
@@ -15,20 +20,26 @@ function(build source name)
   run(${CMAKE_COMMAND} --build "${work}/${name}")
 endfunction()
 run(${CMAKE_COMMAND} --install "${BUILD}" --prefix "${work}/prefix")
-build("${CMAKE_CURRENT_LIST_DIR}" build "-DPROGRAM=${work}/readme/main.cpp")
-build("${work}/readme" readme/build "-DCMAKE_CXX_FLAGS=${FLAGS} -g")
+build("${CMAKE_CURRENT_LIST_DIR}" build "-DPROGRAM=${work}/starter/main.cpp")
 
 unset(ENV{LD_LIBRARY_PATH})
+# The README's line, with this build's compiler.
+file(WRITE "${work}/starter.sh" "cd '${work}/starter' && CXX='${COMPILER}' CXXFLAGS='${FLAGS}' CMAKE_GENERATOR=Ninja \\
+CMAKE_PREFIX_PATH='${work}/prefix' '${CMAKE_COMMAND}' --workflow --preset app")
+run(sh "${work}/starter.sh")
+if(NOT output MATCHES "100% tests passed, 0 tests failed out of 2")
+  message(FATAL_ERROR "examples/starter should have passed two tests:\n${output}")
+endif()
 set(hidden ${CMAKE_COMMAND} -E env CUDA_VISIBLE_DEVICES=)  # set(ENV{...} "") would show a machine's GPUs
-run(${hidden} "${work}/readme/build/app")
+run(${hidden} "${work}/starter/build/app")
 if(NOT output MATCHES "on cpu")
-  message(FATAL_ERROR "the README's app should have run on the CPU:\n${output}")
+  message(FATAL_ERROR "the starter should have run on the CPU:\n${output}")
 endif()
 # The same program finds simulated GPUs when the installed simulate_gpus starts it, here and as a project's test.
 unset(ENV{CUDA_VISIBLE_DEVICES})
-run("${work}/prefix/bin/simulate_gpus" 1 "${work}/readme/build/app")
+run("${work}/prefix/bin/simulate_gpus" 1 "${work}/starter/build/app")
 if(NOT output MATCHES "on cuda:0")
-  message(FATAL_ERROR "the README's app should have run on cuda:0:\n${output}")
+  message(FATAL_ERROR "the starter should have run on cuda:0:\n${output}")
 endif()
 run(${CMAKE_CTEST_COMMAND} --test-dir "${work}/build" --no-tests=error)
 # A machine with two GPUs, as its nvidia-smi says: the test takes those. Here they are simulated ones.
@@ -51,14 +62,14 @@ if(output MATCHES "Test command: [^\n]*simulate_gpus" OR NOT output MATCHES "CUD
 endif()
 # The README's command in Python and its program print what the README says, with the LibTorch of its set-up.
 file(READ "${SOURCE}/README.md" readme)
-if(NOT readme MATCHES "\n\\$ simulate_gpus ([^\n]*)\n([^`]*)```.*\n```text\n([^`]*)```")
-  message(FATAL_ERROR "README.md has no command that begins with simulate_gpus, or no text that its program prints")
+if(NOT readme MATCHES "\n```text\n([^`]*)```.*\n\\$ simulate_gpus ([^\n]*)\n([^`]*)```")
+  message(FATAL_ERROR "README.md has no text that its program prints, or no command that begins with simulate_gpus")
 endif()
-set(command_prints "${CMAKE_MATCH_2}")
-set(app_prints "${CMAKE_MATCH_3}")
-string(REPLACE " python " " '${SOURCE}/.venv/bin/python' " command "${CMAKE_MATCH_1}")
+set(app_prints "${CMAKE_MATCH_1}")
+set(command_prints "${CMAKE_MATCH_3}")
+string(REPLACE " python " " '${SOURCE}/.venv/bin/python' " command "${CMAKE_MATCH_2}")
 file(WRITE "${work}/command.sh" "'${work}/prefix/bin/simulate_gpus' ${command}")
-file(WRITE "${work}/app.sh" "'${work}/prefix/bin/simulate_gpus' 1 '${work}/readme/build/app'")
+file(WRITE "${work}/app.sh" "'${work}/prefix/bin/simulate_gpus' 1 '${work}/starter/build/app'")
 if("${same_libtorch}" MATCHES "Torch_DIR[^;]*/\\.venv/")
   foreach(what command app)
     run(sh "${work}/${what}.sh")
@@ -85,7 +96,7 @@ if(output MATCHES "torch|libc10")
   message(FATAL_ERROR "use_gpu::gpu_info must not need LibTorch:\n${output}")
 endif()
 
-# The archive, unpacked elsewhere, on a machine without a CUDA Toolkit: the README's app finds it, asks for no CUDA
+# The archive, unpacked elsewhere, on a machine without a CUDA Toolkit: the starter finds it, asks for no CUDA
 # compiler, and loads the LibTorch that it was linked with, though that of the build is still there.
 run(${CMAKE_CPACK_COMMAND} --config "${BUILD}/CPackConfig.cmake" -B "${work}/archive")
 file(GLOB archive "${work}/archive/*.tar.gz")
@@ -101,18 +112,18 @@ file(READ "${lookup}" text)
 string(REGEX REPLACE "/usr/local/cuda/bin|{USE_GPU_BUILT_WITH_CUDA}/bin" "/nowhere" text "${text}")  # hides this machine's
 file(WRITE "${lookup}" "${text}")
 run(${CMAKE_COMMAND} -E env --unset=CUDA_HOME --unset=CUDA_PATH --unset=CUDACXX PATH=/usr/bin:/bin
-    ${CMAKE_COMMAND} -G Ninja -S "${work}/readme" -B "${work}/readme/unpacked" "-DCMAKE_CXX_COMPILER=${COMPILER}"
+    ${CMAKE_COMMAND} -G Ninja -S "${work}/starter" -B "${work}/starter/unpacked" "-DCMAKE_CXX_COMPILER=${COMPILER}"
     "-DCMAKE_PREFIX_PATH=${unpacked}" "-DCMAKE_CXX_FLAGS=${FLAGS}" "-DTorch_DIR=${packages}/torch/share/cmake/Torch")
-file(STRINGS "${work}/readme/unpacked/CMakeCache.txt" compiler REGEX "^CMAKE_CUDA_COMPILER:")
+file(STRINGS "${work}/starter/unpacked/CMakeCache.txt" compiler REGEX "^CMAKE_CUDA_COMPILER:")
 if(compiler)
-  message(FATAL_ERROR "the README's app must not ask for a CUDA compiler: ${compiler}")
+  message(FATAL_ERROR "the starter must not ask for a CUDA compiler: ${compiler}")
 endif()
-run(${CMAKE_COMMAND} --build "${work}/readme/unpacked")
-run("${unpacked}/bin/simulate_gpus" 1 "${work}/readme/unpacked/app")
+run(${CMAKE_COMMAND} --build "${work}/starter/unpacked")
+run("${unpacked}/bin/simulate_gpus" 1 "${work}/starter/unpacked/app")
 if(NOT output MATCHES "on cuda:0")
-  message(FATAL_ERROR "the README's app should have run on cuda:0:\n${output}")
+  message(FATAL_ERROR "the starter should have run on cuda:0:\n${output}")
 endif()
-run(ldd "${work}/readme/unpacked/app")
+run(ldd "${work}/starter/unpacked/app")
 string(REGEX MATCHALL "lib(torch|c10)[^ ]* => [^ ]+" loaded "${output}")
 list(FILTER loaded EXCLUDE REGEX "=> ${packages}/")
 if(loaded OR NOT output MATCHES "=> ${packages}/")

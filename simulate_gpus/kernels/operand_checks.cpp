@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+#include "kernels/operand_checks.hpp"
+
+#include <ATen/ATen.h>
+#include <c10/util/hash.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "kernels/rehearsal.hpp"
+
+namespace simulate_gpus {
+namespace {
+
+// Operands that are elsewhere, and whether all are single values on the host, which many kernels take.
+// The form tells which they are; it is 0 where there are none.
+struct Strays {
+  std::size_t form = 0;
+  bool are_values = true;
+};
+
+Strays find_strays(const Values& arguments, c10::Device device) {
+  Strays strays;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    for_each_tensor(arguments[i], [&](const at::Tensor& tensor) {
+      if (!tensor.defined() || tensor.device() == device) return;
+      const bool is_value = tensor.is_cpu() && tensor.dim() == 0;
+      // What the program wrote as a number is one, whatever takes it.
+      if (is_value && tensor.unsafeGetTensorImpl()->is_wrapped_number()) return;
+      strays.are_values &= is_value;
+      strays.form = c10::get_hash(strays.form, i, device, tensor.device(), tensor.dim() == 0);
+    });
+  }
+  return strays;
+}
+
+// Whether all operands are dense, on one device, and of a dtype that every kernel has.
+bool are_ordinary(const Values& arguments) {
+  std::optional<c10::Device> device;
+  bool are_ordinary = true;
+  for (const c10::IValue& argument : arguments) {
+    for_each_tensor(argument, [&](const at::Tensor& tensor) {
+      if (!tensor.defined()) return;
+      if (!device) device = tensor.device();
+      const at::ScalarType dtype = tensor.scalar_type();
+      are_ordinary &= (dtype == at::kFloat || dtype == at::kDouble) && tensor.is_cuda() &&
+                      tensor.device() == *device && tensor.layout() == at::kStrided;
+    });
+  }
+  return are_ordinary;
+}
+
+// What chooses one of an operation's kernels, and whether it has anything to do: dtypes, names, flags, small numbers,
+// dimensions.
+std::uint64_t form_of(const Values& arguments) {
+  std::uint64_t form = 14695981039346656037U;  // FNV-1a
+  const auto add = [&](std::uint64_t value) { form = (form ^ value) * 1099511628211U; };
+  const auto add_small = [&](std::int64_t number) {
+    add(static_cast<std::uint64_t>(std::clamp<std::int64_t>(number, -1, 2)));
+  };
+  for (const c10::IValue& argument : arguments) {
+    add(static_cast<std::uint64_t>(argument.isNone()));
+    if (argument.isBool()) add_small(argument.toBool() ? 1 : 0);
+    if (argument.isInt()) add_small(argument.toInt());
+    if (argument.isString()) add(std::hash<std::string>()(argument.toStringRef()));
+    if (argument.isIntList())
+      for (const std::int64_t number : argument.toIntList()) add_small(number);
+    for_each_tensor(argument, [&](const at::Tensor& tensor) {
+      if (!tensor.defined()) return;
+      add(static_cast<std::uint64_t>(tensor.scalar_type()));
+      add(static_cast<std::uint64_t>(tensor.layout()));
+      add(static_cast<std::uint64_t>(tensor.dim()));
+      add_small(tensor.numel());
+    });
+  }
+  return form;
+}
+
+bool are_dense(const Values& arguments) {
+  bool are_dense = true;
+  for (const c10::IValue& argument : arguments) {
+    for_each_tensor(argument, [&](const at::Tensor& tensor) {
+      are_dense &= !tensor.defined() || (tensor.layout() == at::kStrided && !tensor.is_nested());
+    });
+  }
+  return are_dense;
+}
+
+}  // namespace
+
+void check_operands(const c10::OperatorHandle& operation, const Values& arguments,
+                    c10::Device device) {
+  const Strays strays = find_strays(arguments, device);
+  if (strays.form == 0) return;
+  if (strays.are_values || takes_other_devices(operation.schema())) {
+    rehearse_once(operation, arguments, strays.form);
+  } else {
+    rehearse(operation, arguments);
+    check_devices(arguments, device);
+  }
+}
+
+void check_dtypes(const c10::OperatorHandle& operation, const Values& arguments) {
+  if (are_ordinary(arguments) || !are_dense(arguments) || !has_kept_kernel(operation)) return;
+  rehearse_once(operation, arguments, form_of(arguments));
+}
+
+void check_library_operands(const c10::OperatorHandle& operation, const Values& arguments) {
+  if (are_ordinary(arguments)) return;
+  check_operands(operation, arguments, device_of(arguments));
+  rehearse_once(operation, arguments, form_of(arguments));
+}
+
+}  // namespace simulate_gpus

@@ -68,8 +68,9 @@ void clamp_in_own_dtype(Stack& arguments) {
       arguments[i] = arguments[i].toTensor().to(arguments[0].toTensor().scalar_type());
 }
 
-void check_fft_sizes(const Stack& arguments) {
+void check_fft_operand(const Stack& arguments) {
   const at::Tensor& x = arguments[0].toTensor();
+  TORCH_CHECK(x.scalar_type() != at::kBFloat16, "cuFFT doesn't support tensor of type: BFloat16");
   if (x.scalar_type() != at::kHalf && x.scalar_type() != at::kComplexHalf) return;
   std::vector<std::int64_t> sizes;
   for (const std::int64_t dim : arguments[1].toDimVector()) sizes.push_back(x.size(dim));
@@ -192,6 +193,30 @@ std::optional<at::Tensor> sum_of_sparse(const Stack& arguments) {
       x.options().dtype(dtype), /*is_coalesced=*/false);
 }
 
+// Integers, moved by the kernel for floating-point numbers of the same size.
+at::Tensor unpooled_integers(const Stack& arguments) {
+  const at::Tensor& x = arguments[0].toTensor();
+  const bool is_narrow = x.element_size() < 4;
+  const at::Tensor wide = is_narrow ? x.to(at::kInt) : x;
+  const at::Tensor bits = wide.view(x.element_size() == 8 ? at::kDouble : at::kFloat);
+  const auto sizes = arguments[2].toDimVector();
+  const at::Tensor moved =
+      arguments.size() < 5
+          ? at::max_unpool2d(bits, arguments[1].toTensor(), sizes)
+          : at::max_unpool3d(bits, arguments[1].toTensor(), sizes, arguments[3].toDimVector(),
+                             arguments[4].toDimVector());
+  return moved.view(wide.scalar_type()).to(x.scalar_type());
+}
+
+// rows, columns if they are given, and what they are written to
+at::Tensor identity(const Stack& arguments) {
+  const std::int64_t rows = arguments[0].toInt();
+  const std::int64_t columns = arguments[1].isInt() ? arguments[1].toInt() : rows;
+  at::Tensor made = at::zeros({rows, columns}, arguments.back().toTensor().options());
+  made.diagonal().fill_(1);
+  return made;
+}
+
 // Nothing if the CPU's kernel takes these arguments.
 std::optional<at::Tensor> result_without_kernel(const std::string& name, const Stack& arguments) {
   const auto dtype = [&] { return arguments[0].toTensor().scalar_type(); };
@@ -209,6 +234,14 @@ std::optional<at::Tensor> result_without_kernel(const std::string& name, const S
     if (!at::isIntegralType(type, /*includeBool=*/false)) return std::nullopt;
     return integers_between(arguments[0].toScalar().to<std::int64_t>(),
                             arguments[1].toScalar().to<std::int64_t>(), arguments[2].toInt(), type);
+  }
+  if (name.starts_with("aten::max_unpool") && at::isIntegralType(dtype(), /*includeBool=*/false))
+    return unpooled_integers(arguments);
+  if (name == "aten::eye" && arguments.back().isTensor()) return identity(arguments);
+  // CUDA's kernel refuses other dtypes than the CPU's, and has none for no places.
+  if ((name == "aten::tril_indices" || name == "aten::triu_indices") && arguments[3].isInt() &&
+      (arguments[0].toInt() == 0 || arguments[1].toInt() == 0)) {
+    return at::empty({2, 0}, arguments[3].toScalarType());
   }
   // The CPU refuses what is singular; on a GPU the inverse is not finite.
   if (name == "aten::cholesky_inverse" &&
@@ -233,7 +266,7 @@ void adapt_to_cpu(const c10::FunctionSchema& schema, Stack& arguments) {
   if (name == "aten::clamp_") clamp_in_own_dtype(arguments);
   if (name == "aten::_linalg_svd") svd_by_any_driver(arguments);
   if (name == "aten::linalg_lstsq") least_squares_by_gels(arguments);
-  if (name.starts_with("aten::_fft_")) check_fft_sizes(arguments);
+  if (name.starts_with("aten::_fft_")) check_fft_operand(arguments);
   if (is_fused_attention(name)) attend_in_float(arguments);
 }
 

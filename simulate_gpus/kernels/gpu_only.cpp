@@ -126,6 +126,11 @@ std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& grad, const Tensor& i
 // The CPU's kernel draws from the CPU's generator, and has no argument for another.
 std::tuple<Tensor, Tensor> dropout(const Tensor& input, double p, std::optional<bool> train) {
   if (!train.value_or(true)) return {input.clone(), at::ones_like(input, at::kBool)};
+  const at::ScalarType dtype = input.scalar_type();
+  const bool has_kernel =
+      dtype == at::kFloat || dtype == at::kDouble || dtype == at::kHalf || dtype == at::kBFloat16;
+  TORCH_CHECK_NOT_IMPLEMENTED(has_kernel || p == 0 || p == 1 || input.numel() == 0,
+                              "\"fused_dropout\" not implemented for '", toString(dtype), "'");
   Tensor mask = at::empty_like(input, input.options().dtype(at::kBool)).bernoulli_(1 - p);
   return {input * mask * (p == 1 ? 0 : 1 / (1 - p)), mask};
 }

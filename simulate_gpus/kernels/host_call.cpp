@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -17,46 +18,40 @@
 namespace simulate_gpus {
 namespace {
 
-// Operations that CUDA has for a dtype that the CPU lacks. Those that neither has are refused.
-const std::set<std::string_view> k_of_float16 = {"_fft_c2c",
-                                                 "_fft_c2r",
-                                                 "_fft_r2c",
-                                                 "_upsample_bicubic2d_aa",
-                                                 "_upsample_bicubic2d_aa_backward",
-                                                 "_upsample_bilinear2d_aa",
-                                                 "_upsample_bilinear2d_aa_backward",
-                                                 "_standard_gamma",
-                                                 "_standard_gamma_grad",
-                                                 "binomial",
-                                                 "add",  // these four of sparse tensors
-                                                 "addmm",
-                                                 "addmv",
-                                                 "avg_pool3d",
-                                                 "avg_pool3d_backward",
-                                                 "mm",
-                                                 "multi_margin_loss",
-                                                 "multi_margin_loss_backward",
-                                                 "multilabel_margin_loss_backward",
-                                                 "multilabel_margin_loss_forward",
-                                                 "rrelu_with_noise",
-                                                 "rrelu_with_noise_backward",
-                                                 "sparse_sampled_addmm",
-                                                 "trace"};
-const std::set<std::string_view> k_of_complex32 = {"_fft_c2c",      "_fft_c2r",
-                                                   "acos",          "acosh",
-                                                   "angle",         "asin",
-                                                   "asinh",         "atan",
-                                                   "atanh",         "cos",
-                                                   "cosh",          "div",
-                                                   "exp",           "lerp",
-                                                   "log",           "logaddexp",
-                                                   "nansum",        "pow",
-                                                   "prod",          "rsqrt",
-                                                   "sigmoid",       "sigmoid_backward",
-                                                   "sin",           "sinh",
-                                                   "sqrt",          "sum",
-                                                   "tan",           "tanh",
-                                                   "tanh_backward", "trace"};
+// Operations that CUDA has for a dtype that the CPU lacks, where no rehearsal tells: of sparse tensors, of NVIDIA's libraries.
+const std::set<std::string_view> k_of_float16 = {
+    "_fft_c2c", "_fft_c2r", "_fft_r2c", "add", "addmm", "addmv", "mm", "sparse_sampled_addmm"};
+const std::set<std::string_view> k_of_complex32 = {"_fft_c2c",
+                                                   "_fft_c2r",
+                                                   "acos",
+                                                   "acosh",
+                                                   "angle",
+                                                   "asin",
+                                                   "asinh",
+                                                   "atan",
+                                                   "atanh",
+                                                   "cos",
+                                                   "cosh",
+                                                   "div",
+                                                   "equal",
+                                                   "exp",
+                                                   "lerp",
+                                                   "log",
+                                                   "logaddexp",
+                                                   "nansum",
+                                                   "pow",
+                                                   "prod",
+                                                   "rsqrt",
+                                                   "sigmoid",
+                                                   "sigmoid_backward",
+                                                   "sin",
+                                                   "sinh",
+                                                   "sqrt",
+                                                   "sum",
+                                                   "tan",
+                                                   "tanh",
+                                                   "tanh_backward",
+                                                   "trace"};
 const std::set<std::string_view> k_of_bool = {"abs", "trace"};
 
 // Operations that only move values: of any dtype of the same size.
@@ -120,7 +115,8 @@ constexpr std::array k_wider = {Wider{at::kHalf, at::kFloat, &k_of_float16},
 // From and to the dtypes that a call's tensors have.
 class Widening {
  public:
-  Widening(const c10::FunctionSchema& schema, const Values& arguments) {
+  // Of the operations in the sets, or of any.
+  Widening(const c10::FunctionSchema& schema, const Values& arguments, bool is_any) {
     std::set<at::ScalarType> dtypes;
     bool has_complex_number = false;
     for (const auto& argument : arguments) {
@@ -134,7 +130,8 @@ class Widening {
     // Of float16 and a complex number the result is complex32.
     if (has_complex_number && dtypes.contains(at::kHalf)) dtypes.insert(at::kComplexHalf);
     for (const Wider& each : k_wider) {
-      if (!dtypes.contains(each.narrow) || !each.operations->contains(base_name(schema))) continue;
+      if (!dtypes.contains(each.narrow)) continue;
+      if ((!is_any || each.is_view) && !each.operations->contains(base_name(schema))) continue;
       // A float32 result of float16 and float32 could be meant to be either.
       is_certain_ &= each.is_view || !dtypes.contains(each.wide);
       used_.push_back(each);
@@ -171,6 +168,13 @@ class Widening {
     return found ? as(x, found->wide, *found) : x;
   }
 
+  // Of the dtype that the results are to have.
+  [[nodiscard]] c10::IValue widened_dtype(const c10::IValue& dtype) const {
+    if (!dtype.isInt()) return dtype;
+    const auto found = std::ranges::find(used_, dtype.toScalarType(), &Wider::narrow);
+    return found == used_.end() ? dtype : c10::IValue(found->wide);
+  }
+
   [[nodiscard]] at::Tensor narrowed(const at::Tensor& x) const {
     const auto* const found = find(x, &Wider::wide);
     return found ? as(x, found->narrow, *found) : x;
@@ -203,9 +207,10 @@ Values call_widened(const c10::OperatorHandle& operation, c10::DispatchKey key,
                     const Values& arguments, const Widening& widening) {
   const c10::FunctionSchema& schema = operation.schema();
   Values wide;
-  for (const auto& argument : arguments) {
-    wide.push_back(
-        with_tensors(argument, [&](const at::Tensor& x) { return widening.widened(x); }));
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const auto widened = [&](const at::Tensor& x) { return widening.widened(x); };
+    wide.push_back(schema.arguments()[i].name() == "dtype" ? widening.widened_dtype(arguments[i])
+                                                           : with_tensors(arguments[i], widened));
   }
   torch::jit::Stack results = wide;
   operation.redispatchBoxed(c10::DispatchKeySet(key), &results);
@@ -232,7 +237,7 @@ Values call_widened(const c10::OperatorHandle& operation, c10::DispatchKey key,
 
 }  // namespace
 
-void call_on_host(const c10::OperatorHandle& operation, c10::DispatchKey key,
+void call_on_host(const c10::OperatorHandle& operation, c10::DispatchKey key, bool in_wider_dtype,
                   torch::jit::Stack* stack) {
   if (compute_without_kernel(operation.schema(), *stack)) return;
   if (const auto widening = Widening::of_rounded_once(operation.schema(), *stack)) {
@@ -247,9 +252,14 @@ void call_on_host(const c10::OperatorHandle& operation, c10::DispatchKey key,
     operation.redispatchBoxed(c10::DispatchKeySet(key), stack);
     adapt_to_gpu(operation.schema(), given, *stack);
   } catch (const c10::Error&) {
-    const Widening widening(operation.schema(), arguments);
+    const Widening widening(operation.schema(), arguments, in_wider_dtype);
     if (!widening.is_possible()) throw;
-    *stack = call_widened(operation, key, arguments, widening);
+    const std::exception_ptr refusal = std::current_exception();
+    try {
+      *stack = call_widened(operation, key, arguments, widening);
+    } catch (const c10::Error&) {  // of a dtype that the program does not know
+      std::rethrow_exception(refusal);
+    }
   }
 }
 

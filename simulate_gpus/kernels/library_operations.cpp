@@ -24,6 +24,7 @@
 #include "kernels/operand_checks.hpp"
 #include "kernels/operation.hpp"
 #include "kernels/own_kernels.hpp"
+#include "kernels/rehearsal.hpp"
 #include "runtime/interface.hpp"
 #include "runtime/settings.hpp"
 

@@ -38,12 +38,13 @@ struct HostCall {
   c10::DispatchKey key;
   Values arguments;
   std::vector<std::pair<std::size_t, std::function<at::Generator()>>> generators;
+  bool is_of_wider_dtype = false;
 
   [[nodiscard]] Values operator()() const {
     const InsideKernel inside;
     torch::jit::Stack stack = arguments;
     for (const auto& [index, make] : generators) stack[index] = make();
-    call_on_host(operation, key, &stack);
+    call_on_host(operation, key, is_of_wider_dtype, &stack);
     return stack;
   }
 };
@@ -96,16 +97,20 @@ std::optional<Values> results_of_plain_numbers(HostCall call) {
 
 // A capture needs results for their shapes alone: the values of an index may be there only once the
 // graph is launched. What the CPU refuses else a GPU may refuse too, with another text.
-Values results_of(const HostCall& call, const Values& arguments, bool captured) {
+// What it computes in a wider dtype is what a GPU's kernel takes for certain.
+Values results_of(HostCall& call, const Values& arguments, bool captured) {
   try {
     return call();
-  } catch (const c10::Error&) {
+  } catch (const c10::Error& error) {
     if (captured) {
       if (auto results = results_of_plain_numbers(call)) return *std::move(results);
     }
-    rehearse(call.operation, arguments);
-    throw;
+    const Rehearsal rehearsal = rehearse(call.operation, arguments);
+    const std::string_view text = error.what_without_backtrace();
+    if (rehearsal != Rehearsal::complete || text.find("not implemented for '") == text.npos) throw;
   }
+  call.is_of_wider_dtype = true;
+  return call();
 }
 
 // Some of the CPU's operations in place give their tensor another size.
@@ -246,6 +251,7 @@ void compute(const c10::OperatorHandle& operation, c10::DispatchKey host_key,
   if (captured) {
     HostCall direct = make_call(operation, host_key, arguments, /*apart=*/false);
     direct.generators = std::move(call.generators);
+    direct.is_of_wider_dtype = call.is_of_wider_dtype;
     auto replay = replay_of(std::move(direct), results);
     auto undo = [before = copies_of(writes)] { write(before); };
     write(writes);

@@ -163,8 +163,8 @@ void call_kept_kernel(const c10::OperatorHandle& operation, c10::DispatchKey hos
   found->second.callBoxed(operation, c10::DispatchKeySet(host_key), stack);
 }
 
-bool rehearse(const c10::OperatorHandle& operation, const Values& arguments) {
-  if (!can_rehearse(operation, arguments)) return false;
+Rehearsal rehearse(const c10::OperatorHandle& operation, const Values& arguments) {
+  if (!can_rehearse(operation, arguments)) return Rehearsal::none;
   const InsideKernel inside;
   Silence silence;
   const c10::WarningUtils::WarningHandlerGuard silent(&silence);
@@ -181,13 +181,13 @@ bool rehearse(const c10::OperatorHandle& operation, const Values& arguments) {
   } catch (const c10::Error& error) {
     const bool has_come_to_work = end_rehearsal();
     if (!has_come_to_work && !is_of_library(error.what_without_backtrace())) throw;
-    return true;
+    return Rehearsal::cut_short;
   } catch (...) {  // what its way out threw, or Thrust
     if (!end_rehearsal()) throw;
-    return true;
+    return Rehearsal::cut_short;
   }
   end_rehearsal();
-  return true;
+  return Rehearsal::complete;
 }
 
 void rehearse_once(const c10::OperatorHandle& operation, const Values& arguments,
@@ -197,7 +197,7 @@ void rehearse_once(const c10::OperatorHandle& operation, const Values& arguments
     const std::scoped_lock lock(accepted().mutex);
     if (accepted().forms.contains(key)) return;
   }
-  if (!rehearse(operation, arguments)) return;
+  if (rehearse(operation, arguments) == Rehearsal::none) return;
   const std::scoped_lock lock(accepted().mutex);
   accepted().forms.insert(key);
 }

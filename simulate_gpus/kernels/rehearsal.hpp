@@ -27,9 +27,12 @@ bool has_kept_kernel(const c10::OperatorHandle& operation);
 void call_kept_kernel(const c10::OperatorHandle& operation, c10::DispatchKey host_key,
                       torch::jit::Stack* stack);
 
+/// `none` where nothing was asked, since a rehearsal would leave a trace; `cut_short` where the kernel came to its work, or to
+/// one of NVIDIA's libraries, and could not go on.
+enum class Rehearsal { none, cut_short, complete };
+
 /// Throws what LibTorch's own kernel refuses. To be called where something is out of the ordinary.
-/// False where nothing was asked, since a rehearsal would leave a trace.
-bool rehearse(const c10::OperatorHandle& operation, const Values& arguments);
+Rehearsal rehearse(const c10::OperatorHandle& operation, const Values& arguments);
 
 /// The same, unless the kernel is known to take arguments of this form, a number of the caller's.
 void rehearse_once(const c10::OperatorHandle& operation, const Values& arguments,

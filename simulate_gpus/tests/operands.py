@@ -62,6 +62,8 @@ REFUSED = {
     "nonzero to a number on the host": (lambda: torch.nonzero(floats(3), out=torch.zeros((), dtype=torch.long)), "device"),
     "targets on the host": (lambda: torch._ctc_loss(floats(40).view(5, 2, 4), torch.ones(2, 2, dtype=torch.long), [5, 5], [2, 2]),
                             "targets"),
+    "dropout of integers": (lambda: torch.nn.functional.dropout(INDEX.to(FIRST)), "\"fused_dropout\" not implemented for 'Long'"),
+    "eigenvalues of float16": (lambda: torch.linalg.eigvals(torch.ones(2, 2, device=FIRST, dtype=torch.half)), "Half"),
     "lists in one another": (lambda: torch._foreach_add([floats(2)], [floats(2, SECOND)]), two_devices(FIRST, SECOND)),
     "expanded: add_": (lambda: expanded().add_(1), EXPANDED),
     "expanded: copy_": (lambda: expanded().copy_(floats(3)), EXPANDED),
@@ -106,6 +108,12 @@ TAKEN = {
     "rows in half": (lambda: (torch.eye(2, dtype=torch.half).to_sparse_csr().to(FIRST) @ floats(2).half()), [0, 1]),
     "a triangle of blocks": (lambda: torch.triangular_solve(torch.ones(4, 1, device=FIRST), torch.diag(torch.tensor(
         [1.0, 2, 4, 8])).to_sparse_bsr((2, 2)).to(FIRST)).solution.flatten(), [1, .5, .25, .125]),
+    "the identity in uint16": (lambda: torch.eye(2, dtype=torch.uint16, device=FIRST), [[1, 0], [0, 1]]),
+    "integers, unpooled": (lambda: torch.nn.functional.max_unpool1d(torch.tensor([[7, -9]], device=FIRST), torch.tensor([[1, 2]], device=FIRST), 2),
+                           [[0, 7, -9, 0]]),
+    "a median of bools": (lambda: torch.tensor([True, False, True], device=FIRST).median(), True),
+    "complex32, masked": (lambda: torch.masked.sum(torch.tensor([1 + 2j, 3], dtype=torch.complex32, device=FIRST)).to(torch.complex64), 4 + 2j),
+    "distances in float16": (lambda: torch.nn.functional.pdist(torch.zeros(1, 2, dtype=torch.half, device=FIRST)), []),
     "a mask of the host": (lambda: floats(3)[torch.tensor([True, False, True])], [0, 2]),
     "indices of another GPU": (lambda: floats(3).index_put_(index_on(SECOND), floats(2)), [0, 1, 2]),
     "a number of another GPU": (lambda: floats(3).index_put_(index_on(FIRST), torch.tensor(5., device=SECOND)), [5, 5, 2]),
@@ -193,6 +201,10 @@ class Values(unittest.TestCase):
                     whole = torch.arange(4, dtype=dtype, device=FIRST)
                     torch.mul(torch.full((10,), 3, dtype=dtype, device=FIRST), 2, out=whole[2:])
                     self.assertEqual(whole.tolist(), [0, 1, 6, 6])
+
+    def test_transforms_of_bfloat16(self):
+        with self.assertRaisesRegex(RuntimeError, "cuFFT doesn't support tensor of type: BFloat16"):
+            torch.stft(torch.ones(16, device=FIRST, dtype=torch.bfloat16), 4, return_complex=True)
 
     def test_sums_of_16_bits_are_rounded_once(self):
         weight = torch.zeros(2, 3, dtype=torch.bfloat16, device=FIRST, requires_grad=True)

@@ -47,7 +47,7 @@ int main() {
     const torch::Tensor norms = norms_of(a, b);  // on the host: the device is done
     const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
     TORCH_CHECK(norms.to(torch::kDouble).allclose(expected, 1e-4), "wrong norms ", name);
-    std::printf("%-13s  %6lld  %10lld  %s\n", name,
+    std::printf("%-13s  %6ld  %10ld  %s\n", name,
                 ledger.count(use_gpu::TransferDirection::device_to_host).copies,
                 ledger.item_reads(),
                 is_timed ? c10::str(time.count(), " ms").c_str() : "none: simulated");

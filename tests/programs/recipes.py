@@ -21,7 +21,6 @@ for i, (title, code) in enumerate(found):
     calls += f'  run("{title}", &recipe_{i});\n'
 program.write_text("""#include <torch/torch.h>
 #include <use_gpu/device.hpp>
-#include <use_gpu/errors.hpp>
 #include <use_gpu/network.hpp>
 #include <filesystem>
 #include <fstream>
@@ -35,7 +34,7 @@ namespace {{
   try {{
     recipe();
     std::cout << "done: " << title << '\\n';
-  }} catch (const use_gpu::DeviceError&) {{
+  }} catch (const c10::Error&) {{
     TORCH_CHECK(use_gpu::num_gpus() == 0);
     std::cout << "needs a GPU: " << title << '\\n';
   }}

@@ -149,6 +149,20 @@ bool is_mapped(const void* address, std::size_t bytes) {
          std::ranges::all_of(found, [](const auto& each) { return each->second.is_accessible; });
 }
 
+std::optional<MappedRange> mapping_at(const void* address) {
+  const std::scoped_lock lock(reservations().mutex);
+  Reservation* const reservation = find_reservation(address);
+  if (!reservation) return std::nullopt;
+  const auto found = mappings_of(*reservation, offset_in(*reservation, address), 1);
+  if (found.empty()) return std::nullopt;
+  return MappedRange{reservation->seen + found.front()->first, found.front()->second.bytes};
+}
+
+std::shared_ptr<PhysicalMemory> adopt_memory(int file, std::size_t bytes, int device) {
+  const int card = settings().visible[static_cast<std::size_t>(device)];
+  return std::make_shared<PhysicalMemory>(card, bytes, file, false);
+}
+
 }  // namespace simulate_gpus
 
 using namespace simulate_gpus;

@@ -6,7 +6,10 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <optional>
+
+#include "interface.hpp"
 
 namespace simulate_gpus {
 
@@ -20,5 +23,15 @@ std::optional<ReservedPlace> reserved_place(const void* address);
 
 /// Whether memory is mapped there, and may be used.
 bool is_mapped(const void* address, std::size_t bytes);
+
+/// What is mapped there at once.
+struct MappedRange {
+  const void* begin;
+  std::size_t bytes;
+};
+std::optional<MappedRange> mapping_at(const void* address);
+
+/// Memory of another process, of so many bytes, as memory of the device. The file is closed with it.
+std::shared_ptr<PhysicalMemory> adopt_memory(int file, std::size_t bytes, int device);
 
 }  // namespace simulate_gpus

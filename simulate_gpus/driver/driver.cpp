@@ -87,7 +87,8 @@ CUresult cuDeviceTotalMem(std::size_t* bytes, CUdevice device) {
 
 // The runtime's attributes have the driver's numbers, and it knows those that only the driver names.
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice device) {
-  return simulate_gpus::result(cudaDeviceGetAttribute(value, static_cast<cudaDeviceAttr>(attribute), device));
+  return simulate_gpus::result(
+      cudaDeviceGetAttribute(value, static_cast<cudaDeviceAttr>(attribute), device));
 }
 
 // Of device memory and pinned memory.

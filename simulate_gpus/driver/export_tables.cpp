@@ -40,12 +40,13 @@ bool is_nvidias(std::string_view file) {
 void tell_of_runtime(const std::string& file) {
   static std::atomic<bool> is_told = false;
   if (is_nvidias(file) || is_told.exchange(true)) return;
-  std::fprintf(stderr,
-               "simulate_gpus: %s has a CUDA runtime of its own linked in (libcudart_static), which "
-               "simulated GPUs cannot replace: its calls return error 801. Build it with nvcc "
-               "--cudart shared, or CMake's CUDA_RUNTIME_LIBRARY Shared; see "
-               "simulate_gpus/README.md\n",
-               file.c_str());
+  std::fprintf(
+      stderr,
+      "simulate_gpus: %s has a CUDA runtime of its own linked in (libcudart_static), which "
+      "simulated GPUs cannot replace: its calls return error 801. Build it with nvcc "
+      "--cudart shared, or CMake's CUDA_RUNTIME_LIBRARY Shared; see "
+      "simulate_gpus/README.md\n",
+      file.c_str());
 }
 
 }  // namespace

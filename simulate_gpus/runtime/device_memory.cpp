@@ -36,7 +36,7 @@ struct Used {
 struct Arena {
   std::atomic<char*> seen = nullptr;  // as programs see it
   std::atomic<char*> host = nullptr;
-  int file = -1;  // stays open for other processes
+  int file = -1;                            // stays open for other processes
   std::map<std::size_t, std::size_t> free;  // offset to size
   std::map<std::size_t, Used> used;         // by their offsets
   std::uint64_t allocated_bytes = 0, peak_bytes = 0;

@@ -146,9 +146,8 @@ cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* address) {
       free_slot(*slot);
       return fail(cudaErrorMapBufferObjectFailed, "the program has closed the GPU's memory");
     }
-    const MemoryHandle made{k_magic,       place->file,  *slot,
-                            file.st_ino,   place->offset, place->bytes,
-                            card_of(place->device)};
+    const MemoryHandle made{k_magic,      place->file,           *slot, file.st_ino, place->offset,
+                            place->bytes, card_of(place->device)};
     found = exported().handles.emplace(place->begin, made).first;
     exported().has_any = true;
   }

@@ -25,7 +25,8 @@ constexpr std::uint32_t k_slots = 1 << 16;
 constexpr char k_file[] = "simulated GPU's slots";
 
 struct SlotFile {
-  std::atomic<std::uint64_t> id;  // at random: another file of a process with the same number has another
+  std::atomic<std::uint64_t>
+      id;  // at random: another file of a process with the same number has another
   SharedWord bell;
   std::array<SharedSlot, k_slots> slots;
 };
@@ -46,8 +47,8 @@ SlotFiles& slot_files() {
 }
 
 SlotFile* map_slots(int file) {
-  void* const mapped = mmap(nullptr, sizeof(SlotFile), PROT_READ | PROT_WRITE,
-                            MAP_SHARED | MAP_NORESERVE, file, 0);
+  void* const mapped =
+      mmap(nullptr, sizeof(SlotFile), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
   return mapped == MAP_FAILED ? nullptr : static_cast<SlotFile*>(mapped);
 }
 

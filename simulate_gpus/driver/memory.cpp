@@ -61,4 +61,25 @@ CUresult cuMemsetD8Async(CUdeviceptr address, unsigned char value, std::size_t c
                          CUstream stream) {
   return result(cudaMemsetAsync(pointer(address), value, count, stream));
 }
+
+CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
+  return result(
+      cudaMemcpyAsync(pointer(to), pointer(from), bytes, cudaMemcpyDeviceToDevice, stream));
+}
+
+CUresult cuMemHostAlloc(void** address, std::size_t bytes, unsigned flags) {
+  return result(cudaHostAlloc(address, bytes, flags));
+}
+
+CUresult cuMemFreeHost(void* address) { return result(cudaFreeHost(address)); }
+
+CUresult cuMemHostRegister(void* address, std::size_t bytes, unsigned flags) {
+  return result(cudaHostRegister(address, bytes, flags));
+}
+
+CUresult cuMemHostUnregister(void* address) { return result(cudaHostUnregister(address)); }
+
+CUresult cuMemHostGetDevicePointer(CUdeviceptr* on_device, void* address, unsigned flags) {
+  return result(cudaHostGetDevicePointer(reinterpret_cast<void**>(on_device), address, flags));
+}
 }

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""What a program is told that has a CUDA runtime of its own: linked statically, as nvcc does where nothing is said.
+"""Programs that call the driver themselves: Numba, and CUDA runtimes that a program links statically, as nvcc does where
+nothing is said.
 
-Usage: static_runtime_test.py SIMULATE_GPUS CXX CUDA_INCLUDE_FOLDER
+Usage: driver_clients_test.py SIMULATE_GPUS CXX CUDA_INCLUDE_FOLDER
 """
 import re
 import subprocess
@@ -25,8 +26,8 @@ int main() {
 """
 
 
-class StaticRuntime(unittest.TestCase):
-    def test_is_named_once_and_returns_its_error(self):
+class DriverClients(unittest.TestCase):
+    def test_a_static_runtime_is_named_once_and_returns_its_error(self):
         found = [x for x in Path(INCLUDE).parent.glob("lib*/libcudart_static.a")]
         if not found:
             self.skipTest(f"beside {INCLUDE} there is no libcudart_static.a")
@@ -39,7 +40,7 @@ class StaticRuntime(unittest.TestCase):
         self.assertRegex(ran.stderr, r"\Asimulate_gpus: own_runtime has a CUDA runtime of its own .*--cudart shared.*\n\Z")
         self.assertLess(len(ran.stderr), 400)
 
-    def test_memory_of_the_driver_is_that_of_the_runtime(self):
+    def test_contexts_and_memory(self):
         ran = subprocess.run([SIMULATE_GPUS, "2", sys.executable, "-c", DRIVER], text=True, capture_output=True)
         self.assertEqual((ran.returncode, ran.stderr), (0, ""))
         self.assertEqual(ran.stdout, "0 0 0 0 0\n1 0\n0 True 4096\n0 0 b'12345678'\n0 201\n")

@@ -154,6 +154,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
     if (is_outside) return refuse_event_from_outside(stream);
   } else if (!recorded.moment.is_finished()) {
     submit(stream, [moment = recorded.moment] { moment.finish(); });
+    if (recorded.shared) recorded.shared->hasten();
   }
   if (!recorded.notes.is_empty()) {
     tell_given(stream, {.kind = Kind::wait, .name = "waits for an event", .notes = recorded.notes});

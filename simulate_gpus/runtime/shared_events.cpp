@@ -46,6 +46,15 @@ struct Record {
 
   // As the work of a stream.
   void finish() const;
+
+  // Has its process do the work.
+  void ask() const;
+
+  // Until it is finished, or for a while.
+  void wait(std::chrono::milliseconds most) const {
+    const std::uint32_t seen = slot->changes.value();
+    if (!is_finished()) slot->changes.wait(seen, most);
+  }
 };
 
 // A record of this process whose work may not be done.
@@ -78,19 +87,19 @@ void Record::finish() const {
   if (is_finished()) return;
   const int process = process_of(record);
   if (process == getpid()) moment_of(*this).finish();
-  raise_to(slot->wanted, number_of(record));
-  if (SharedWord* const bell = bell_of(process)) bell->change();
+  ask();
   if (is_finished()) return;
   if (!is_running(process)) {
     throw std::runtime_error("process " + std::to_string(process) +
                              ", which recorded a shared event that is waited for, has ended "
                              "before the work that precedes the event was done");
   }
-  throw NotYet([*this] {
-    constexpr std::chrono::milliseconds k_until_next_look(100);
-    const std::uint32_t seen = slot->changes.value();
-    if (!is_finished()) slot->changes.wait(seen, k_until_next_look);
-  });
+  throw NotYet([*this] { wait(std::chrono::milliseconds(100)); });  // then looks whether it runs
+}
+
+void Record::ask() const {
+  raise_to(slot->wanted, number_of(record));
+  if (SharedWord* const bell = bell_of(process_of(record))) bell->change();
 }
 
 // Forgets those that are done. The events are given back without the lock: theirs may be the last reference.
@@ -189,6 +198,13 @@ Moment SharedEvent::last() const {
   const auto queue = std::make_shared<Queue>(current_device());
   queue->submit([record] { record.finish(); });
   return {queue, queue->end()};
+}
+
+void SharedEvent::hasten() const {
+  const Record record{shared_from_this(), &slot_, slot_.recorded};
+  if (record.is_finished() || process_of(record.record) == getpid()) return;
+  record.ask();
+  record.wait(std::chrono::milliseconds(20));
 }
 
 void serve_others() {

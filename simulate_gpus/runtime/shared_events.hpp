@@ -36,6 +36,10 @@ class SharedEvent : public std::enable_shared_from_this<SharedEvent> {
   /// The moment at which a process, here or elsewhere, has recorded it last.
   [[nodiscard]] Moment last() const;
 
+  /// Another process that has recorded it last does its work soon, as a GPU does by itself: it may end before
+  /// somebody needs the work.
+  void hasten() const;
+
  private:
   SharedEvent(const SlotName& name, SharedSlot& slot) : name_(name), slot_(slot) {}
 

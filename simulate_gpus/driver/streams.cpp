@@ -31,8 +31,8 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
 CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback callback, void* data,
                              unsigned flags) {
   // The codes that it is called with are the same.
-  return result(cudaStreamAddCallback(stream, reinterpret_cast<cudaStreamCallback_t>(callback),
-                                      data, flags));
+  return result(
+      cudaStreamAddCallback(stream, reinterpret_cast<cudaStreamCallback_t>(callback), data, flags));
 }
 
 CUresult cuEventCreate(CUevent* event, unsigned flags) {

@@ -22,6 +22,7 @@
 #include "devices.hpp"
 #include "errors.hpp"
 #include "interface.hpp"
+#include "physical_memory.hpp"
 #include "settings.hpp"
 #include "shared_slots.hpp"
 #include "virtual_memory.hpp"

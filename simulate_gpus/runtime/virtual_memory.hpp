@@ -6,10 +6,7 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <optional>
-
-#include "interface.hpp"
 
 namespace simulate_gpus {
 
@@ -30,8 +27,5 @@ struct MappedRange {
   std::size_t bytes;
 };
 std::optional<MappedRange> mapping_at(const void* address);
-
-/// Memory of another process, of so many bytes, as memory of the device. The file is closed with it.
-std::shared_ptr<PhysicalMemory> adopt_memory(int file, std::size_t bytes, int device);
 
 }  // namespace simulate_gpus

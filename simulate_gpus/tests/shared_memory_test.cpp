@@ -4,16 +4,22 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <string>
+#include <system_error>
 
 #include "actors.hpp"
 
 using namespace actors;
 
 namespace {
+
+constexpr char k_name[] = "memfd:simulated GPU (deleted)";
 
 TEST(SharedMemory, IsReadAndWrittenByBothProcesses) {
   Here here;
@@ -101,14 +107,29 @@ TEST(SharedMemory, OfAHandleIsNotThatOfALaterAllocation) {
   EXPECT_EQ(other.act(Task::close).error, cudaSuccess);
 }
 
+// How often this process has memory of GPUs mapped or open, its own and others'.
+std::ptrdiff_t count_of_memory() {
+  std::size_t count = 0;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) count += line.find(k_name) != line.npos;
+  for (const auto& file : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code closed;
+    count += std::filesystem::read_symlink(file, closed).string().find(k_name) != std::string::npos;
+  }
+  return static_cast<std::ptrdiff_t>(count);
+}
+
 TEST(SharedMemory, OutlivesItsProcessWhereItIsOpen) {
   Here here;
   Other other;
+  const auto before = count_of_memory();
   share(other, here);
+  EXPECT_GT(count_of_memory(), before);
   const Handle handle = other.act(Task::share).handle;
   other.kill();
   EXPECT_EQ(here.act(Task::read).value, k_old);
   EXPECT_EQ(here.act(Task::close).error, cudaSuccess);
+  EXPECT_EQ(count_of_memory(), before);  // so it is gone
   EXPECT_EQ(here.act(Task::open, handle).error, cudaErrorInvalidResourceHandle);
   cudaGetLastError();
 }

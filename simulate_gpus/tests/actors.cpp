@@ -27,6 +27,18 @@ Handle as_handle(const cudaIpcEventHandle_t& event) {
   return handle;
 }
 
+Here::~Here() {
+  for (cudaEvent_t event : events_) {
+    if (event) cudaEventDestroy(event);
+  }
+  if (stream_) cudaStreamDestroy(stream_);
+  cudaFreeHost(pinned_);
+  for (void* memory : memories_) {  // its own, or another's, or closed already
+    if (cudaFree(memory) != cudaSuccess) cudaIpcCloseMemHandle(memory);
+  }
+  cudaGetLastError();
+}
+
 Reply Here::act(const Request& request) {
   reply_ = {};
   reply_.error = act_on(request);

@@ -69,6 +69,11 @@ class Actor {
 /// This process, with memory and events, its own or another's, and a stream.
 class Here : public Actor {
  public:
+  Here() = default;
+  ~Here() override;
+  Here(const Here&) = delete;
+  Here& operator=(const Here&) = delete;
+
   using Actor::act;
   Reply act(const Request& request) override;
 

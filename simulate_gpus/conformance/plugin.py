@@ -30,8 +30,9 @@ def tell(**what):
 
 
 def drawn(names, of, most, seed, patterns):
-    """At most so many of the names that contain a word, and match one of the patterns. More of them are these, and others."""
-    names = sorted(x for x in names if of in x.lower())
+    """At most so many of the names that contain one of the words, and match one of the patterns. More of them are these, and
+    others."""
+    names = sorted(x for x in names if not of or any(word in x.lower() for word in of.split()))
     tell(count=len(names))
     names = [x for x in names if any(fnmatch.fnmatchcase(x, pattern) for pattern in patterns)]
     random.Random(seed).shuffle(names)

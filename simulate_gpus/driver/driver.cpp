@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Replaces NVIDIA's driver (libcuda.so.1): devices, contexts and look-ups. The runtime does not need
+// Replaces NVIDIA's driver (libcuda.so.1): here devices and look-ups. The runtime does not need
 // it; LibTorch asks it for contexts, and programs look functions up in it. Kernels that a program
 // compiles are in kernels.cpp; all else is refused by name (not_offered.cpp).
 #include <cuda.h>
@@ -13,15 +13,10 @@
 #include <string_view>
 
 #include "driver/refusal.hpp"
+#include "driver/result.hpp"
 #include "runtime/interface.hpp"
 
 namespace {
-
-// All devices share one context, which is never read.
-CUcontext context() {
-  static char place;
-  return reinterpret_cast<CUcontext>(&place);
-}
 
 int num_devices() {
   int count = 0;
@@ -32,19 +27,13 @@ CUresult refuse(CUresult code, const std::string& reason) {
   return static_cast<CUresult>(simulate_gpus::refuse_in_driver(code, reason));
 }
 
-// The runtime's codes are the driver's.
-CUresult result(cudaError_t code) {
-  if (code != cudaSuccess) simulate_gpus::forget_refusal();
-  return static_cast<CUresult>(code);
-}
-
 // Asked of the runtime.
 template <class Ask>
 CUresult with_properties(CUdevice device, const Ask& ask) {
   cudaDeviceProp properties;
   const cudaError_t failed = cudaGetDeviceProperties(&properties, device);
   if (failed == cudaSuccess) ask(properties);
-  return result(failed);
+  return simulate_gpus::result(failed);
 }
 
 // The functions of which cuda.h gives programs a newer version.
@@ -98,41 +87,16 @@ CUresult cuDeviceTotalMem(std::size_t* bytes, CUdevice device) {
 
 // The runtime's attributes have the driver's numbers, and it knows those that only the driver names.
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice device) {
-  return result(cudaDeviceGetAttribute(value, static_cast<cudaDeviceAttr>(attribute), device));
+  return simulate_gpus::result(
+      cudaDeviceGetAttribute(value, static_cast<cudaDeviceAttr>(attribute), device));
 }
-
-CUresult cuCtxGetCurrent(CUcontext* current) {
-  // Asked before LibTorch compiles a kernel, which takes half a second and is not launched then.
-  if (simulate_gpus::interface::rehearses()) return CUDA_ERROR_NOT_SUPPORTED;
-  *current = simulated_cuda_thread_has_context() ? context() : nullptr;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuCtxSetCurrent(CUcontext) { return CUDA_SUCCESS; }
-
-CUresult cuCtxGetDevice(CUdevice* device) { return result(cudaGetDevice(device)); }
-
-CUresult cuCtxSynchronize() { return result(cudaDeviceSynchronize()); }
-
-CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active) {
-  *flags = 0;
-  *active = simulated_cuda_has_context(device) ? 1 : 0;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuDevicePrimaryCtxRetain(CUcontext* retained, CUdevice) {
-  *retained = context();
-  return CUDA_SUCCESS;
-}
-
-CUresult cuDevicePrimaryCtxRelease(CUdevice) { return CUDA_SUCCESS; }
 
 // Of device memory and pinned memory.
 CUresult cuPointerGetAttribute(void* value, CUpointer_attribute attribute, CUdeviceptr address) {
   cudaPointerAttributes found;
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): the driver's addresses are integers
-  const auto* const place = reinterpret_cast<const void*>(address);
-  if (const cudaError_t failed = cudaPointerGetAttributes(&found, place)) return result(failed);
+  const void* const place = simulate_gpus::pointer(address);
+  if (const cudaError_t failed = cudaPointerGetAttributes(&found, place))
+    return simulate_gpus::result(failed);
   if (found.type == cudaMemoryTypeUnregistered) return CUDA_ERROR_INVALID_VALUE;
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
@@ -144,6 +108,12 @@ CUresult cuPointerGetAttribute(void* value, CUpointer_attribute attribute, CUdev
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       *static_cast<unsigned*>(value) = found.type;  // with the driver's numbers
       return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+      if (const auto range = simulate_gpus::range_at(place); range.id > 0) {
+        *static_cast<unsigned long long*>(value) = range.id;
+        return CUDA_SUCCESS;
+      }
+      [[fallthrough]];
     default:
       return refuse(CUDA_ERROR_NOT_SUPPORTED,
                     simulate_gpus::not_offered("cuPointerGetAttribute of attribute " +

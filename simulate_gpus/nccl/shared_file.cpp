@@ -2,14 +2,10 @@
 #include "nccl/shared_file.hpp"
 
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <climits>
-#include <ctime>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -37,16 +33,6 @@ void transfer_all(const auto& transfer, int file, auto* memory, std::size_t byte
 }
 
 }  // namespace
-
-void SharedWord::change() {
-  ++word_;
-  syscall(SYS_futex, &word_, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
-}
-
-void SharedWord::wait(std::uint32_t seen, std::chrono::milliseconds most) {
-  const timespec time{.tv_sec = most.count() / 1000, .tv_nsec = most.count() % 1000 * 1'000'000};
-  syscall(SYS_futex, &word_, FUTEX_WAIT, seen, most.count() > 0 ? &time : nullptr, nullptr, 0);
-}
 
 void SharedCall::store(const Call& call) {
   const auto at = [](auto value, int bit) { return static_cast<std::uint64_t>(value) << bit; };

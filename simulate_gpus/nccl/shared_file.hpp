@@ -7,30 +7,17 @@
 
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 
 #include "nccl/call.hpp"
 #include "runtime/settings.hpp"
+#include "runtime/shared_word.hpp"
 
 namespace simulate_gpus::nccl {
 
 /// NCCL refuses two ranks on one GPU.
 constexpr int k_most_ranks = simulate_gpus::k_most_gpus;
-
-/// A word in shared memory for which threads of all processes can wait.
-class SharedWord {
- public:
-  [[nodiscard]] std::uint32_t value() const { return word_; }
-  /// Changes it, and wakes all who wait.
-  void change();
-  /// Returns when it is no longer `seen`, or earlier; after that time at the latest, if one is given.
-  void wait(std::uint32_t seen, std::chrono::milliseconds most = {});
-
- private:
-  std::atomic<std::uint32_t> word_;
-};
 
 /// A call that is read while its owner may already write the next one.
 class SharedCall {

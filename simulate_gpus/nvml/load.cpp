@@ -123,9 +123,8 @@ nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t, nvmlEnableState_t* mode)
   return write_value(NVML_FEATURE_DISABLED, mode);
 }
 
-// As of cudaDevAttrComputeMode.
 nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t, nvmlComputeMode_t* mode) {
-  return write_value(NVML_COMPUTEMODE_EXCLUSIVE_PROCESS, mode);
+  return write_value(NVML_COMPUTEMODE_DEFAULT, mode);
 }
 
 nvmlReturn_t nvmlDeviceGetDisplayActive(nvmlDevice_t, nvmlEnableState_t* active) {

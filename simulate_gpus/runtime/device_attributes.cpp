@@ -14,9 +14,9 @@ namespace simulate_gpus {
 namespace {
 
 // By number, as an H100 answered (driver 580.159.04, CUDA 13.0), what all cards of today have in common. 0 stands
-// for what differs, which is below, and for what simulated GPUs refuse: managed memory, memory pools, events shared
-// between processes, fabric handles, multicast, RDMA, DMA buffers, external semaphores, memory operations of streams
-// and arrays that are sparse or mapped later.
+// for what differs, which is below, and for what simulated GPUs refuse: managed memory, memory pools, fabric handles,
+// multicast, RDMA, DMA buffers, external semaphores, memory operations of streams and arrays that are sparse or mapped
+// later.
 // clang-format off
 constexpr int k_common[] = {
     /*   0 */ 0, 1024, 1024, 1024, 64, 2147483647, 65535, 65535, 49152, 65536,
@@ -31,7 +31,7 @@ constexpr int k_common[] = {
     /*  90 */ 1, 1, 0, 0, 0, 1, 1, 0, 0, 1,
     /* 100 */ 0, 0, 1, 1, 0, 0, 0, 1, 0, 0,
     /* 110 */ 0, 0, 0, 1, 0, 0, 0, 0, 0, 0,
-    /* 120 */ 0, 0, 0, 0, 0, 0, 0, 0, 0, 1,
+    /* 120 */ 0, 0, 0, 0, 0, 1, 0, 0, 0, 1,
     /* 130 */ 0, -1, 0, 0, 0, 0, 0, 0, 0, 0,
     /* 140 */ 0, 1, 0, 0, 0, 0, 0, 0,
 };
@@ -96,10 +96,6 @@ std::optional<int> attribute_of(int card, int number) {
       return !is_geforce();
     case cudaDevAttrPciBusId:
       return card + 1;
-    // No process reaches the memory of another's. TensorPipe, which carries RPC, then takes other ways
-    // than CUDA IPC.
-    case cudaDevAttrComputeMode:
-      return cudaComputeModeExclusiveProcess;
     case cudaDevAttrMaxPersistingL2CacheSize:
       return if_measured(32768000);
     case cudaDevAttrMaxAccessPolicyWindowSize:

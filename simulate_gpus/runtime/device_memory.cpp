@@ -17,6 +17,7 @@
 #include "interface.hpp"
 #include "pinned_memory.hpp"
 #include "settings.hpp"
+#include "shared_memory.hpp"
 #include "tool.hpp"
 #include "virtual_memory.hpp"
 
@@ -27,10 +28,17 @@ constexpr std::size_t k_granularity = 4096;  // a page, so that freed memory ret
 constexpr int k_fresh_byte = 0xCB;
 constexpr std::size_t k_filled_bytes = std::size_t{2} << 20;
 
+struct Used {
+  std::size_t bytes;
+  std::uint64_t id;  // no other allocation of the process has it
+};
+
 struct Arena {
   std::atomic<char*> seen = nullptr;  // as programs see it
   std::atomic<char*> host = nullptr;
-  std::map<std::size_t, std::size_t> free, used;  // offset to size
+  int file = -1;                            // stays open for other processes
+  std::map<std::size_t, std::size_t> free;  // offset to size
+  std::map<std::size_t, Used> used;         // by their offsets
   std::uint64_t allocated_bytes = 0, peak_bytes = 0;
 };
 
@@ -60,8 +68,11 @@ bool map_arena(Arena& arena) {
   };
   void* const host = map(PROT_READ | PROT_WRITE);
   void* const seen = map(PROT_NONE);
-  close(file);
-  if (host == MAP_FAILED || seen == MAP_FAILED) return false;
+  if (host == MAP_FAILED || seen == MAP_FAILED) {
+    close(file);
+    return false;
+  }
+  arena.file = file;
   // A child of fork must not reach its parent's GPU.
   madvise(host, size, MADV_DONTFORK);
   madvise(seen, size, MADV_DONTFORK);
@@ -89,7 +100,7 @@ auto find_used(const Arena& arena, std::size_t offset) {
   auto after = arena.used.upper_bound(offset);
   if (after == arena.used.begin()) return arena.used.end();
   const auto found = std::prev(after);
-  return offset < found->first + found->second ? found : arena.used.end();
+  return offset < found->first + found->second.bytes ? found : arena.used.end();
 }
 
 void add_free(Arena& arena, std::size_t offset, std::size_t bytes) {
@@ -148,8 +159,8 @@ void* allocate(int device, std::size_t bytes) {
   const auto [offset, size] = *place;
   arena.free.erase(place);
   if (size > bytes) arena.free[offset + bytes] = size - bytes;
-  arena.used[offset] = bytes;
   count(arena, bytes);
+  arena.used[offset] = {bytes, memory().allocations};
   fill_fresh(arena.host + offset, bytes);
   return arena.seen + offset;
 }
@@ -161,7 +172,8 @@ bool release(void* address) {
   Arena& arena = arena_of(place->first);
   const auto found = arena.used.find(place->second);
   if (found == arena.used.end()) return false;
-  const auto [offset, bytes] = *found;
+  const std::size_t offset = found->first, bytes = found->second.bytes;
+  stop_sharing(address);
   arena.used.erase(found);
   arena.allocated_bytes -= bytes;
   madvise(arena.host + offset, bytes, MADV_REMOVE);
@@ -175,9 +187,20 @@ void release_all(int device) {
   std::vector<void*> addresses;
   {
     const std::scoped_lock lock(memory().mutex);
-    for (const auto& [offset, bytes] : arena.used) addresses.push_back(arena.seen + offset);
+    for (const auto& each : arena.used) addresses.push_back(arena.seen + each.first);
   }
   for (void* address : addresses) release(address);
+}
+
+std::optional<Allocation> allocation_at(const void* address) {
+  const auto place = place_in_arena(address);
+  if (!place) return std::nullopt;
+  const std::scoped_lock lock(memory().mutex);
+  const Arena& arena = arena_of(place->first);
+  const auto found = find_used(arena, place->second);
+  if (found == arena.used.end()) return std::nullopt;
+  const auto& [offset, used] = *found;
+  return Allocation{arena.seen + offset, used.bytes, used.id, place->first, arena.file, offset};
 }
 
 bool is_allocated(const void* address, std::size_t bytes) {
@@ -186,7 +209,7 @@ bool is_allocated(const void* address, std::size_t bytes) {
   const std::scoped_lock lock(memory().mutex);
   const Arena& arena = arena_of(place->first);
   const auto found = find_used(arena, place->second);
-  return found != arena.used.end() && bytes <= found->first + found->second - place->second;
+  return found != arena.used.end() && bytes <= found->first + found->second.bytes - place->second;
 }
 
 void fill_fresh(void* host, std::size_t bytes) {
@@ -235,6 +258,12 @@ void* simulate_gpus::host_address(const void* address) {
   }
   if (const auto place = reserved_place(address)) return place->host;
   return runtimes_address(address);
+}
+
+AllocatedRange simulate_gpus::range_at(const void* address) {
+  if (const auto found = allocation_at(address)) return {found->begin, found->bytes, found->id};
+  const auto mapped = mapping_at(address);
+  return mapped ? AllocatedRange{mapped->begin, mapped->bytes} : AllocatedRange{};
 }
 
 std::uint64_t simulated_cuda_allocated_bytes(int device) { return allocated_bytes(device); }

@@ -24,6 +24,16 @@ bool release(void* address);
 /// Releases all that is allocated on the device.
 void release_all(int device);
 
+/// The allocation in which an address lies, and where in which file it is.
+struct Allocation {
+  const void* begin;
+  std::size_t bytes;
+  std::uint64_t id;
+  int device, file;
+  std::size_t offset;
+};
+std::optional<Allocation> allocation_at(const void* address);
+
 /// Whether the bytes lie in one allocation, or in memory of the host.
 bool is_allocated(const void* address, std::size_t bytes);
 

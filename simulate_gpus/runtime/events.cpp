@@ -3,7 +3,10 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
+#include <cstring>
 #include <mutex>
+#include <string>
 #include <utility>
 
 #include "capture_modes.hpp"
@@ -20,8 +23,21 @@ std::mutex mutex;
 
 CUevent_st copy_of(cudaEvent_t event) {
   const std::scoped_lock lock(mutex);
-  return *event;
+  CUevent_st copy = *event;
+  if (copy.shared && !copy.captured.capture) {
+    copy.moment = copy.shared->last();
+    copy.is_recorded = copy.shared->is_recorded();
+  }
+  return copy;
 }
+
+// How a handle leads to an event of another process.
+constexpr std::uint32_t k_event_magic = 0x65766531;
+struct EventHandle {
+  std::uint32_t magic;
+  SlotName slot;
+};
+static_assert(sizeof(EventHandle) <= sizeof(cudaIpcEventHandle_t));
 
 }  // namespace
 
@@ -36,7 +52,13 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   if (event == nullptr || (flags & ~k_flags) != 0 || (is_shared && measures_time))
     return fail(cudaErrorInvalidValue);
   make_context(current_device());
-  *event = new CUevent_st{.device = current_device(), .measures_time = measures_time};
+  std::shared_ptr<SharedEvent> shared;
+  if (is_shared) {
+    shared = SharedEvent::make();
+    if (!shared) return fail(cudaErrorMemoryAllocation, "no more events can be shared");
+  }
+  *event = new CUevent_st{
+      .device = current_device(), .measures_time = measures_time, .shared = std::move(shared)};
   return cudaSuccess;
 }
 
@@ -55,7 +77,9 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
   CUstream_st& stream = stream_of(handle);
   if (event->device != stream.device) return fail(cudaErrorInvalidResourceHandle);
   const CapturedMoment captured = captured_moment(stream);
-  const Moment moment = captured.capture ? Moment{} : moment_after(stream);
+  const Moment moment = captured.capture ? Moment{}
+                        : event->shared  ? event->shared->record(stream)
+                                         : moment_after(stream);
   Notes notes;
   tell(&Tool::note, stream, notes);
   if (!notes.is_empty()) tell_given(stream, {.kind = Kind::event, .name = "event", .notes = notes});
@@ -130,11 +154,47 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
     if (is_outside) return refuse_event_from_outside(stream);
   } else if (!recorded.moment.is_finished()) {
     submit(stream, [moment = recorded.moment] { moment.finish(); });
+    if (recorded.shared) recorded.shared->hasten();
   }
   if (!recorded.notes.is_empty()) {
     tell_given(stream, {.kind = Kind::wait, .name = "waits for an event", .notes = recorded.notes});
   }
   make_context(stream.device);
+  return cudaSuccess;
+}
+
+cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t* handle, cudaEvent_t event) {
+  SIMULATE_GPUS_ENTER();
+  SIMULATE_GPUS_NEED(cudaErrorInvalidValue, handle);
+  SIMULATE_GPUS_NEED(cudaErrorInvalidResourceHandle, event);
+  if (!event->shared || event->is_opened) return fail(cudaErrorInvalidResourceHandle);
+  serve_others();
+  const EventHandle made{k_event_magic, event->shared->name()};
+  *handle = {};
+  std::memcpy(handle, &made, sizeof made);
+  return cudaSuccess;
+}
+
+cudaError_t cudaIpcOpenEventHandle(cudaEvent_t* event, cudaIpcEventHandle_t handle) {
+  SIMULATE_GPUS_ENTER();
+  EventHandle wanted{};
+  std::memcpy(&wanted, &handle, sizeof wanted);
+  if (event == nullptr || wanted.magic != k_event_magic) return fail(cudaErrorInvalidValue);
+  make_context(current_device());
+  if (is_own(wanted.slot)) {
+    return fail(cudaErrorDeviceUninitialized,
+                "this process opened a handle of its own event; handles are for other processes");
+  }
+  auto shared = SharedEvent::open(wanted.slot);
+  if (!shared) {
+    return fail(cudaErrorInvalidResourceHandle,
+                "a handle of an event of process " + std::to_string(wanted.slot.process) +
+                    " was opened, which has ended or has destroyed that event");
+  }
+  *event = new CUevent_st{.device = current_device(),
+                          .measures_time = false,
+                          .shared = std::move(shared),
+                          .is_opened = true};
   return cudaSuccess;
 }
 }

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 
 #include "captures.hpp"
+#include "shared_events.hpp"
 #include "tool.hpp"
 
 /// A moment in a stream, or in a capture.
@@ -15,4 +17,6 @@ struct CUevent_st {
   simulate_gpus::CapturedMoment captured = {};
   std::chrono::steady_clock::time_point time = {};
   simulate_gpus::Notes notes = {};
+  std::shared_ptr<simulate_gpus::SharedEvent> shared = {};  // with other processes
+  bool is_opened = false;                                   // it is another process's
 };

@@ -60,6 +60,15 @@ inline namespace interface {  // what the library exports
 /// The host address of the byte that programs know as `address`. Host addresses do not change.
 [[nodiscard]] void* host_address(const void* address);
 
+/// The allocation in which an address lies; null for none. No other has its number, which is 0 for what is mapped by
+/// the functions below.
+struct AllocatedRange {
+  const void* begin = nullptr;
+  std::size_t bytes = 0;
+  std::uint64_t id = 0;
+};
+[[nodiscard]] AllocatedRange range_at(const void* address);
+
 /// Begins an operation in a stream. Earlier work of the stream is done first, unless the stream is
 /// being captured. Fails, like a launch, after a fork or if a fault was requested
 /// (cudaLaunchKernel).

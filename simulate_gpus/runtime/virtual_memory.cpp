@@ -2,21 +2,15 @@
 #include "virtual_memory.hpp"
 
 #include <cuda_runtime_api.h>
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <climits>
 #include <cstdint>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -24,26 +18,10 @@
 #include "devices.hpp"
 #include "host_access.hpp"
 #include "interface.hpp"
+#include "physical_memory.hpp"
 #include "settings.hpp"
 #include "streams.hpp"
 #include "tool.hpp"
-
-struct simulate_gpus::interface::PhysicalMemory {
-  PhysicalMemory(int its_card, std::size_t its_bytes, int its_file, bool is_new)
-      : card(its_card), bytes(its_bytes), file(its_file), is_counted(is_new), is_filled(!is_new) {}
-  PhysicalMemory(const PhysicalMemory&) = delete;
-  ~PhysicalMemory() {
-    close(file);
-    if (!is_counted) return;
-    give_back(device_of_card(card), bytes);
-    tell(&Tool::allocates, device_of_card(card));
-  }
-  int card;
-  std::size_t bytes;
-  int file;
-  bool is_counted;  // here, and not by the process that it comes from
-  bool is_filled;
-};
 
 namespace simulate_gpus {
 namespace {
@@ -118,9 +96,6 @@ std::vector<std::map<std::size_t, Mapping>::iterator> mappings_of(Reservation& r
   return found;
 }
 
-// Not for programs that this one starts. -1 where there are no more files.
-int duplicate(int file) { return fcntl(file, F_DUPFD_CLOEXEC, 0); }
-
 std::size_t offset_in(const Reservation& reservation, const void* address) {
   return static_cast<std::size_t>(static_cast<const char*>(address) - reservation.seen);
 }
@@ -147,6 +122,15 @@ bool is_mapped(const void* address, std::size_t bytes) {
   const auto found = mappings_of(*reservation, offset_in(*reservation, address), bytes);
   return !found.empty() &&
          std::ranges::all_of(found, [](const auto& each) { return each->second.is_accessible; });
+}
+
+std::optional<MappedRange> mapping_at(const void* address) {
+  const std::scoped_lock lock(reservations().mutex);
+  Reservation* const reservation = find_reservation(address);
+  if (!reservation) return std::nullopt;
+  const auto found = mappings_of(*reservation, offset_in(*reservation, address), 1);
+  if (found.empty()) return std::nullopt;
+  return MappedRange{reservation->seen + found.front()->first, found.front()->second.bytes};
 }
 
 }  // namespace simulate_gpus
@@ -183,42 +167,6 @@ bool simulate_gpus::free_addresses(void* address, std::size_t bytes) {
   }
   found->is_used = false;
   return true;
-}
-
-std::shared_ptr<PhysicalMemory> simulate_gpus::create_memory(int device, std::size_t bytes) {
-  if (!take(device, bytes)) return nullptr;
-  const int card = settings().visible[static_cast<std::size_t>(device)];
-  // The name tells who imports the memory of which card it is.
-  const int file = memfd_create(("simulated GPU " + std::to_string(card)).c_str(), MFD_CLOEXEC);
-  if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0) {
-    close(file);
-    give_back(device, bytes);
-    return nullptr;
-  }
-  auto made = std::make_shared<PhysicalMemory>(card, bytes, file, true);
-  tell(&Tool::allocates, device);
-  return made;
-}
-
-std::shared_ptr<PhysicalMemory> simulate_gpus::import_memory(int file) {
-  std::array<char, PATH_MAX> name{};
-  const std::string link = "/proc/self/fd/" + std::to_string(file);
-  int card = -1;
-  struct stat status {};
-  if (readlink(link.c_str(), name.data(), name.size() - 1) < 0 || fstat(file, &status) != 0 ||
-      std::sscanf(name.data(), "/memfd:simulated GPU %d", &card) != 1 || device_of_card(card) < 0) {
-    return nullptr;
-  }
-  const int own = duplicate(file);
-  if (own < 0) return nullptr;
-  return std::make_shared<PhysicalMemory>(card, static_cast<std::size_t>(status.st_size), own,
-                                          false);
-}
-
-int simulate_gpus::export_memory(const PhysicalMemory& memory) { return duplicate(memory.file); }
-
-int simulate_gpus::device_of_memory(const PhysicalMemory& memory) {
-  return device_of_card(memory.card);
 }
 
 bool simulate_gpus::map_memory(void* address, std::size_t bytes, std::size_t offset,

@@ -21,4 +21,11 @@ std::optional<ReservedPlace> reserved_place(const void* address);
 /// Whether memory is mapped there, and may be used.
 bool is_mapped(const void* address, std::size_t bytes);
 
+/// What is mapped there at once.
+struct MappedRange {
+  const void* begin;
+  std::size_t bytes;
+};
+std::optional<MappedRange> mapping_at(const void* address);
+
 }  // namespace simulate_gpus

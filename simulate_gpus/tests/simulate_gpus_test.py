@@ -331,7 +331,7 @@ class Launcher(unittest.TestCase):
         self.assertEqual(lacking, {"FanSpeed", "MigMode", "Serial", "NvLinkState"}, text)
         self.assertEqual(found["ProcessUtilization"], "Not Found")
         for name, value in (("PowerManagementLimit", "700000"), ("PersistenceMode", "0"), ("PerformanceState", "0"),
-                            ("ComputeMode", "3"), ("DisplayActive", "0"), ("MinorNumber", "1"), ("MemoryBusWidth", "5120"),
+                            ("ComputeMode", "0"), ("DisplayActive", "0"), ("MinorNumber", "1"), ("MemoryBusWidth", "5120"),
                             ("Architecture", "9"), ("Brand", "14"), ("NumGpuCores", "16896"), ("CurrPcieLinkGeneration", "5"),
                             ("CurrPcieLinkWidth", "16"), ("CudaComputeCapability", "9 0"), ("EncoderUtilization", "0 167000"),
                             ("TotalEccErrors", "0"), ("TopologyCommonAncestor", "50"), ("P2PStatus", "0"),

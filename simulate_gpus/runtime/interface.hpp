@@ -57,6 +57,21 @@ inline namespace interface {  // what the library exports
 /// process says so on stderr too, as few programs look at all their errors.
 [[nodiscard]] std::string not_offered(const std::string& function);
 
+/// The call of a function that is not the runtime's, told to tools from its beginning to its end.
+class ToldCall {
+ public:
+  explicit ToldCall(const char* function);
+  ~ToldCall();
+  ToldCall(const ToldCall&) = delete;
+  ToldCall& operator=(const ToldCall&) = delete;
+
+ private:
+  bool is_watched_;
+};
+
+/// The whole name of a CUDA kernel, as it was compiled (mangled), which stays; null for what is none.
+[[nodiscard]] const char* compiled_name(const void* kernel);
+
 /// The host address of the byte that programs know as `address`. Host addresses do not change.
 [[nodiscard]] void* host_address(const void* address);
 

@@ -17,14 +17,7 @@ struct AtExit {
 
 }  // namespace
 
-void add_tool(Tool& tool) {
-  static std::mutex mutex;
-  const std::scoped_lock lock(mutex);
-  if (std::exchange(tool.is_added_, true)) return;
-  std::atomic<Tool*>* place = &first;
-  while (Tool* const earlier = *place) place = &earlier->next_;
-  *place = &tool;
-}
+std::atomic<bool> calls_are_watched = false;
 
 Tool* first_tool() {
   static const bool has_started = (start_tools(), true);
@@ -33,3 +26,25 @@ Tool* first_tool() {
 }
 
 }  // namespace simulate_gpus
+
+using namespace simulate_gpus;
+
+void simulate_gpus::add_tool(Tool& tool) {
+  static std::mutex mutex;
+  const std::scoped_lock lock(mutex);
+  if (std::exchange(tool.is_added_, true)) return;
+  std::atomic<Tool*>* place = &first;
+  while (Tool* const earlier = *place) place = &earlier->next_;
+  *place = &tool;
+}
+
+void simulate_gpus::watch_calls(bool watched) { calls_are_watched = watched; }
+
+simulate_gpus::ToldCall::ToldCall(const char* function)
+    : is_watched_(calls_are_watched.load(std::memory_order_relaxed)) {
+  if (is_watched_) tell(&Tool::begins_call, function);
+}
+
+simulate_gpus::ToldCall::~ToldCall() {
+  if (is_watched_) tell(&Tool::ends_call);
+}

@@ -6,6 +6,7 @@
 #include <driver_types.h>
 
 #include <any>
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "interface.hpp"
+#include "queue.hpp"
 
 namespace simulate_gpus {
 
@@ -47,6 +49,12 @@ class Notes {
 /// What a stream is given. The first four are copies.
 enum class Kind { to_device, to_host, between, within, set, operation, collective, event, wait };
 
+/// Of a kernel of CUDA: how many blocks, each of how many threads.
+struct LaunchSize {
+  std::array<unsigned, 3> grid, block;
+  std::size_t shared_bytes;  ///< as given to the launch
+};
+
 struct Given {
   Kind kind;
   std::string_view name = {};  ///< the caller's
@@ -55,6 +63,11 @@ struct Given {
   std::string_view call = {};          ///< of a collective, as the program made it
   const void* kernel = nullptr;        ///< of an operation without a name: kernel_name() finds it
   Notes notes = {};                    ///< of the event
+  std::optional<LaunchSize> size = {};
+  int to = k_host, from = k_host;  ///< the devices of a copy, or the one of a memory set
+  int value = 0;                   ///< of a memory set
+
+  static constexpr int k_host = -1;
 };
 
 /// The same in a graph.
@@ -81,6 +94,18 @@ struct TensorBlock {
   std::uint64_t bytes, bytes_of_tensors;
   BlockChange what;
 };
+
+class Tool;
+
+inline namespace interface {  // what the library exports
+
+/// From now on the tool, which stays, is told; after those that were added before.
+void add_tool(Tool& tool);
+
+/// Whether tools are told of calls and of work, from now on.
+void watch_calls(bool watched);
+
+}  // namespace interface
 
 class Tool {
  public:
@@ -113,6 +138,18 @@ class Tool {
   virtual void frees(const void*, std::size_t) {}
   virtual void changes(const TensorBlock&) {}
 
+  // While calls are watched:
+
+  /// This thread begins a call of that function of CUDA, and ends it; calls within it are told too.
+  virtual void begins_call(const char*) {}
+  virtual void ends_call() {}
+  /// The innermost call returns that error.
+  virtual void fails(cudaError_t) {}
+  /// What the stream is given next is a graph's step, and was captured as these.
+  virtual void begins_step(CUstream_st&, std::span<const Captured>) {}
+  /// What the stream does in place of this work, which its call has given to it.
+  virtual Work wraps(CUstream_st&, Work work) { return work; }
+
   /// The process ends.
   virtual void finish() {}
 
@@ -128,13 +165,10 @@ class Tool {
   virtual bool allows_access(const void*, bool /*writes*/) { return false; }
 
  private:
-  friend void add_tool(Tool& tool);
+  friend void interface::add_tool(Tool& tool);
   std::atomic<Tool*> next_ = nullptr;
   bool is_added_ = false;
 };
-
-/// From now on the tool, which stays, is told; after those that were added before.
-void add_tool(Tool& tool);
 
 /// Adds the tools that are there from the beginning. Defined by these.
 void start_tools();
@@ -155,6 +189,26 @@ void tell_wait(const HostWait& wait, const Action& action) {
   action();
   tell(&Tool::host_has_waited, wait);
 }
+
+/// Whether they are, in this library.
+extern std::atomic<bool> calls_are_watched;
+
+/// The call of a function of CUDA, told from its beginning to its end.
+class Call {
+ public:
+  explicit Call(const char* function)
+      : is_watched_(calls_are_watched.load(std::memory_order_relaxed)) {
+    if (is_watched_) tell(&Tool::begins_call, function);
+  }
+  ~Call() {
+    if (is_watched_) tell(&Tool::ends_call);
+  }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+ private:
+  bool is_watched_;
+};
 
 template <class Answer, class... Parameters>
 Answer ask(Answer (Tool::*question)(Parameters...), Parameters... arguments) {

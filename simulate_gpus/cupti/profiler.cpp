@@ -144,7 +144,7 @@ class Profiler final : public Tool {
     auto call = std::exchange(this_thread.call, std::nullopt);
     if (!call) return;
     const std::uint64_t end = now();
-    if (call->is_launch()) this_thread.launch = Launch{call->origin, end};
+    if (call->is_launch()) begin_computed(call->origin, end);
     if (call->function && is_recorded(*call->function)) {
       Block block = call->origin.block();
       block.add(record_of_call(*call, end));
@@ -222,6 +222,14 @@ class Profiler final : public Tool {
   }
 
  private:
+  // One operation may tell twice that it begins: where it gives its result another size.
+  static void begin_computed(const Origin& origin, std::uint64_t end) {
+    const auto& before = this_thread.launch;
+    const bool is_same = before && !origin.external_ids.empty() &&
+                         before->origin.external_ids == origin.external_ids;
+    if (!is_same) this_thread.launch = Launch{origin, end};
+  }
+
   // An operation that the CPU has computed since the end of its launch.
   static void emit_computed(const CUstream_st& stream, const Given& given, const Launch& launch) {
     auto record = record_of(stream, given, launch.origin.correlation, /*is_async=*/true);

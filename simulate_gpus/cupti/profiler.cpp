@@ -2,7 +2,6 @@
 #include "cupti/profiler.hpp"
 
 #include <pthread.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <memory>
@@ -12,6 +11,7 @@
 
 #include "cupti/batch.hpp"
 #include "cupti/buffers.hpp"
+#include "cupti/host_records.hpp"
 #include "cupti/kinds.hpp"
 #include "cupti/subscriber.hpp"
 #include "runtime/streams.hpp"
@@ -76,53 +76,8 @@ std::uint32_t number_of_event(const Notes& notes) {
   return note ? note->number : k_none;
 }
 
-CallRecord record_of_call(const OutermostCall& call, std::uint64_t end) {
-  const bool is_of_runtime = call.function->domain == CUPTI_CB_DOMAIN_RUNTIME_API;
-  CallRecord record{};
-  record.kind = is_of_runtime ? CUPTI_ACTIVITY_KIND_RUNTIME : CUPTI_ACTIVITY_KIND_DRIVER;
-  record.cbid = call.function->id;
-  record.start = call.begin;
-  record.end = end;
-  record.processId = static_cast<std::uint32_t>(getpid());
-  record.threadId = static_cast<std::uint32_t>(pthread_self());
-  record.correlationId = call.origin.correlation;
-  record.returnValue = static_cast<std::uint32_t>(call.result);
-  return record;
-}
-
-void emit_wait(const OutermostCall& call, CUpti_ActivitySynchronizationType type, int device,
-               std::uint32_t stream, std::uint32_t event, std::uint64_t begin) {
-  WaitRecord record{};
-  record.kind = CUPTI_ACTIVITY_KIND_SYNCHRONIZATION;
-  record.type = type;
-  record.start = begin;
-  record.end = now();
-  record.correlationId = call.origin.correlation;
-  record.contextId = context_of(device);
-  record.streamId = stream;
-  record.cudaEventId = event;
-  Block block = call.origin.block();
-  block.add(record);
-  emit(block);
-}
-
-// Older headers have no place for the time.
-void set_time(auto& record, int device) {
-  if constexpr (requires { record.deviceTimestamp; }) {
-    record.deviceId = static_cast<std::uint32_t>(device);
-    record.deviceTimestamp = now();
-  }
-}
-
-void emit_event(const OutermostCall& call, const CUstream_st& stream, const Notes& notes) {
-  if (!records_events()) return;
-  EventRecord record{};
-  record.kind = CUPTI_ACTIVITY_KIND_CUDA_EVENT;
-  record.correlationId = call.origin.correlation;
-  record.contextId = context_of(stream.device);
-  record.streamId = number_of(stream);
-  record.eventId = number_of_event(notes);
-  set_time(record, stream.device);
+template <class Record>
+void emit_record(const OutermostCall& call, const Record& record) {
   Block block = call.origin.block();
   block.add(record);
   emit(block);
@@ -145,11 +100,9 @@ class Profiler final : public Tool {
     if (!call) return;
     const std::uint64_t end = now();
     if (call->is_launch()) begin_computed(call->origin, end);
-    if (call->function && is_recorded(*call->function)) {
-      Block block = call->origin.block();
-      block.add(record_of_call(*call, end));
-      emit(block);
-    }
+    if (call->function && is_recorded(*call->function))
+      emit_record(*call, call_record(*call->function, call->origin.correlation, call->begin, end,
+                                     call->result));
     if (call->batch) call->batch->close();
     if (call->function) call_subscriber(CUPTI_API_EXIT, call->told());
   }
@@ -160,17 +113,20 @@ class Profiler final : public Tool {
 
   void given(CUstream_st& stream, const Given& given, bool is_captured) override {
     if (thread_is_over) return;
-    const auto launch = std::exchange(this_thread.launch, std::nullopt);
-    if (is_captured || !is_any_enabled()) return;
     auto& call = this_thread.call;
     if (!call) {
-      if (launch && given.kind == Kind::operation) emit_computed(stream, given, *launch);
+      const auto launch = std::exchange(this_thread.launch, std::nullopt);
+      const bool is_shown = launch && !is_captured && is_any_enabled();
+      if (is_shown && given.kind == Kind::operation) emit_computed(stream, given, *launch);
+    } else if (is_captured || !is_any_enabled()) {
+      return;
     } else if (given.kind == Kind::event) {
-      emit_event(*call, stream, given.notes);
+      if (records_events())
+        emit_record(*call,
+                    event_record(stream, number_of_event(given.notes), call->origin.correlation));
     } else if (given.kind == Kind::wait) {
-      if (records_waits())
-        emit_wait(*call, CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_WAIT_EVENT, stream.device,
-                  number_of(stream), number_of_event(given.notes), call->begin);
+      emit_wait({CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_WAIT_EVENT, stream.device,
+                 number_of(stream), number_of_event(given.notes), call->begin});
     } else if (auto record = record_of(stream, given, call->origin.correlation, call->is_async())) {
       if (!call->batch) call->batch = std::make_shared<Batch>(call->origin);
       call->batch->add(*std::move(record));
@@ -203,25 +159,27 @@ class Profiler final : public Tool {
   }
 
   void host_has_waited(const HostWait& wait) override {
-    if (thread_is_over || !this_thread.call || !records_waits()) return;
-    const auto emit_one = [&](CUpti_ActivitySynchronizationType type, int device,
-                              std::uint32_t stream, std::uint32_t event) {
-      emit_wait(*this_thread.call, type, device, stream, event, this_thread.begin_of_wait);
-    };
+    if (thread_is_over || !this_thread.call) return;
+    const std::uint64_t begin = this_thread.begin_of_wait;
     if (wait.reason == HostWait::Reason::stream) {
-      emit_one(CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_SYNCHRONIZE, wait.stream->device,
-               number_of(*wait.stream), k_none);
+      emit_wait({CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_SYNCHRONIZE, wait.stream->device,
+                 number_of(*wait.stream), k_none, begin});
     } else if (wait.reason == HostWait::Reason::device) {
-      emit_one(CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_CONTEXT_SYNCHRONIZE, *wait.device, k_none,
-               k_none);
+      emit_wait({CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_CONTEXT_SYNCHRONIZE, *wait.device, k_none,
+                 k_none, begin});
     } else if (wait.reason == HostWait::Reason::event) {
       const auto* const note = wait.event->find<EventNote>();
-      emit_one(CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_EVENT_SYNCHRONIZE, note ? note->device : 0,
-               k_none, note ? note->number : k_none);
+      emit_wait({CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_EVENT_SYNCHRONIZE, note ? note->device : 0,
+                 k_none, note ? note->number : k_none, begin});
     }
   }
 
  private:
+  static void emit_wait(const Waited& waited) {
+    const OutermostCall& call = *this_thread.call;
+    if (records_waits()) emit_record(call, wait_record(waited, call.origin.correlation));
+  }
+
   // One operation may tell twice that it begins: where it gives its result another size.
   static void begin_computed(const Origin& origin, std::uint64_t end) {
     const auto& before = this_thread.launch;

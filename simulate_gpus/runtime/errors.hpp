@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "tool.hpp"
+#include "call.hpp"
 
 namespace simulate_gpus {
 

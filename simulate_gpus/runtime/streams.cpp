@@ -79,8 +79,7 @@ void order_with_default_stream(CUstream_st& stream) {
 
 thread_local bool has_given_work = false;
 
-Work watched(CUstream_st& stream, Work work) {
-  if (!calls_are_watched.load(std::memory_order_relaxed)) return work;
+Work wrapped(CUstream_st& stream, Work work) {
   for (Tool* tool = first_tool(); tool != nullptr; tool = tool->next())
     work = tool->wraps(stream, std::move(work));
   return work;
@@ -111,7 +110,8 @@ void submit(CUstream_st& stream, Work work, Work undo) {
     return;
   }
   order_with_default_stream(stream);
-  stream.queue->submit(watched(stream, std::move(work)));
+  if (calls_are_watched.load(std::memory_order_relaxed)) work = wrapped(stream, std::move(work));
+  stream.queue->submit(std::move(work));
 }
 
 Moment moment_after(CUstream_st& stream) {

@@ -17,8 +17,6 @@ struct AtExit {
 
 }  // namespace
 
-std::atomic<bool> calls_are_watched = false;
-
 Tool* first_tool() {
   static const bool has_started = (start_tools(), true);
   static_cast<void>(has_started);
@@ -36,15 +34,4 @@ void simulate_gpus::add_tool(Tool& tool) {
   std::atomic<Tool*>* place = &first;
   while (Tool* const earlier = *place) place = &earlier->next_;
   *place = &tool;
-}
-
-void simulate_gpus::watch_calls(bool watched) { calls_are_watched = watched; }
-
-simulate_gpus::ToldCall::ToldCall(const char* function)
-    : is_watched_(calls_are_watched.load(std::memory_order_relaxed)) {
-  if (is_watched_) tell(&Tool::begins_call, function);
-}
-
-simulate_gpus::ToldCall::~ToldCall() {
-  if (is_watched_) tell(&Tool::ends_call);
 }

@@ -5,77 +5,17 @@
 
 #include <driver_types.h>
 
-#include <any>
-#include <array>
 #include <atomic>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
-#include <utility>
-#include <vector>
 
+#include "given.hpp"
 #include "interface.hpp"
 #include "queue.hpp"
 
 namespace simulate_gpus {
-
-/// What tools know of a moment in a stream, each in a type of its own, for whoever waits for that moment.
-class Notes {
- public:
-  [[nodiscard]] bool is_empty() const { return !notes_; }
-
-  template <class Note>
-  void add(Note note) {
-    if (!notes_) notes_ = std::make_shared<std::vector<std::any>>();
-    notes_->emplace_back(std::move(note));
-  }
-
-  /// Null if no tool has added one.
-  template <class Note>
-  [[nodiscard]] const Note* find() const {
-    if (!notes_) return nullptr;
-    for (const std::any& note : *notes_) {
-      if (const auto* const found = std::any_cast<Note>(&note)) return found;
-    }
-    return nullptr;
-  }
-
- private:
-  std::shared_ptr<std::vector<std::any>> notes_;
-};
-
-/// What a stream is given. The first four are copies.
-enum class Kind { to_device, to_host, between, within, set, operation, collective, event, wait };
-
-/// Of a kernel of CUDA: how many blocks, each of how many threads.
-struct LaunchSize {
-  std::array<unsigned, 3> grid, block;
-  std::size_t shared_bytes;  ///< as given to the launch
-};
-
-struct Given {
-  Kind kind;
-  std::string_view name = {};  ///< the caller's
-  std::optional<std::uint64_t> bytes = {};
-  std::optional<bool> is_pinned = {};  ///< the host's memory, of a copy
-  std::string_view call = {};          ///< of a collective, as the program made it
-  const void* kernel = nullptr;        ///< of an operation without a name: kernel_name() finds it
-  Notes notes = {};                    ///< of the event
-  std::optional<LaunchSize> size = {};
-  int to = k_host, from = k_host;  ///< the devices of a copy, or the one of a memory set
-  int value = 0;                   ///< of a memory set
-
-  static constexpr int k_host = -1;
-};
-
-/// The same in a graph.
-struct Captured {
-  int device, stream;
-  bool is_origin;  ///< whether the capture began in that stream
-  Given given;
-};
 
 /// What the host waits for: a stream, an event (its notes; none if it was not recorded), or a device; else all devices.
 struct HostWait {
@@ -189,26 +129,6 @@ void tell_wait(const HostWait& wait, const Action& action) {
   action();
   tell(&Tool::host_has_waited, wait);
 }
-
-/// Whether they are, in this library.
-extern std::atomic<bool> calls_are_watched;
-
-/// The call of a function of CUDA, told from its beginning to its end.
-class Call {
- public:
-  explicit Call(const char* function)
-      : is_watched_(calls_are_watched.load(std::memory_order_relaxed)) {
-    if (is_watched_) tell(&Tool::begins_call, function);
-  }
-  ~Call() {
-    if (is_watched_) tell(&Tool::ends_call);
-  }
-  Call(const Call&) = delete;
-  Call& operator=(const Call&) = delete;
-
- private:
-  bool is_watched_;
-};
 
 template <class Answer, class... Parameters>
 Answer ask(Answer (Tool::*question)(Parameters...), Parameters... arguments) {

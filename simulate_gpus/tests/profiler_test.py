@@ -26,12 +26,10 @@ GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
 
 
 class Trace:
-    """What a profile exports."""
+    """Chrome's trace, as a profile exports it."""
 
-    def __init__(self, recorded):
-        with tempfile.TemporaryDirectory() as folder:
-            recorded.export_chrome_trace(folder + "/trace.json")
-            self.all = json.loads(Path(folder, "trace.json").read_text())
+    def __init__(self, text):
+        self.all = json.loads(text)
         self.events = [event for event in self.all["traceEvents"] if event["ph"] == "X"]
         self.operations = {event["args"]["External id"]: event for event in self.of("cpu_op")}
         self.calls = {event["args"]["correlation"]: event for event in self.of("cuda_runtime", "cuda_driver")}
@@ -53,6 +51,13 @@ def record(action, **options):
     return recorded
 
 
+def exported(recorded):
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "trace.json")
+        recorded.export_chrome_trace(str(file))
+        return Trace(file.read_text())
+
+
 def end(event):
     return event["ts"] + event["dur"]
 
@@ -60,8 +65,9 @@ def end(event):
 class Base(unittest.TestCase):
     maxDiff = None
 
-    def check(self, trace):
-        """What holds in each trace: calls launch, in operations; rows have one piece of work at a time."""
+    def trace(self, recorded):
+        """What it exports. In each trace calls launch, in operations; rows have one piece of work at a time."""
+        trace = exported(recorded)
         self.assertEqual({device["name"] for device in trace.all["deviceProperties"]}, {"Simulated GPU"})
         rows = collections.defaultdict(list)
         for event in trace.of(*GPU_CATEGORIES):
@@ -98,7 +104,7 @@ class Profiler(Base):
 
         step()
         weight.grad = None
-        trace = self.check(Trace(record(step)))
+        trace = self.trace(record(step))
         kernels = collections.Counter((trace.operation(event), event["name"]) for event in trace.of("kernel"))
         self.assertEqual(kernels, {
             ("aten::mm", "aten::mm gemm (simulated)"): 2, ("aten::relu", "aten::relu (simulated)"): 1,
@@ -127,7 +133,7 @@ class Profiler(Base):
     def test_is_there_in_the_active_steps_of_a_schedule(self):
         seen = []
         with profile(activities=BOTH, schedule=schedule(wait=1, warmup=1, active=2, repeat=2),
-                     on_trace_ready=lambda recorded: seen.append(self.check(Trace(recorded)))) as recorded:
+                     on_trace_ready=lambda recorded: seen.append(self.trace(recorded))) as recorded:
             for step in range(9):
                 torch.ones(step + 1, device="cuda").mul_(2)
                 recorded.step()
@@ -148,7 +154,7 @@ class Profiler(Base):
             second.add_(1)
             return second.to("cuda:0")
 
-        trace = self.check(Trace(record(run)))
+        trace = self.trace(record(run))
         rows = [(event["name"], event["pid"]) for event in trace.of("kernel")]
         self.assertEqual(rows, [("aten::fill_ (simulated)", 0), ("aten::mul (simulated)", 0), ("aten::add_ (simulated)", 1)])
         streams = [event["tid"] for event in trace.of("kernel")]
@@ -167,13 +173,13 @@ class Profiler(Base):
                 y += 1
                 x.copy_(y)
 
-        self.assertEqual(self.check(Trace(record(capture))).of("kernel"), [])
+        self.assertEqual(self.trace(record(capture)).of("kernel"), [])
 
         def replay():
             graph.replay()
             graph.replay()
 
-        trace = self.check(Trace(record(replay)))
+        trace = self.trace(record(replay))
         work = [(event["cat"], event["name"]) for event in trace.of(*GPU_CATEGORIES)]
         self.assertEqual(work, 2 * [("kernel", "aten::mul (simulated)"), ("kernel", "aten::add_ (simulated)"),
                                     ("gpu_memcpy", "Memcpy DtoD (Device -> Device)")])
@@ -193,7 +199,7 @@ class Profiler(Base):
             torch.cuda.synchronize()
 
         sync = torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)
-        trace = self.check(Trace(record(run, experimental_config=sync)))
+        trace = self.trace(record(run, experimental_config=sync))
         waits = {event["name"]: event for event in trace.of("cuda_sync")}
         self.assertEqual(set(waits), {"Stream Wait Event", "Event Sync", "Stream Sync", "Context Sync"})
         recording, = (event for event in trace.calls.values() if event["name"] == "cudaEventRecordWithFlags")
@@ -206,7 +212,7 @@ class Profiler(Base):
         if not torch.cuda.nccl.is_available([torch.ones(1, device="cuda")]):
             self.skipTest("there is no NCCL")
         parts = [torch.ones(64, device=f"cuda:{i}") for i in range(2)]
-        trace = self.check(Trace(record(lambda: torch.cuda.nccl.all_reduce(parts))))
+        trace = self.trace(record(lambda: torch.cuda.nccl.all_reduce(parts)))
         kernels = [(event["name"], event["pid"], trace.call(event)) for event in trace.of("kernel")]
         self.assertEqual(sorted(kernels), [("ncclDevKernel_AllReduce (simulated)", i, "cudaLaunchKernelExC") for i in range(2)])
         self.assertEqual(parts[1].tolist(), 64 * [2.])
@@ -219,7 +225,7 @@ class Profiler(Base):
         recorded = record(run, profile_memory=True, with_stack=True, record_shapes=True)
         rows = {row.key: row for row in recorded.key_averages()}
         self.assertEqual(rows["my scope"].device_memory_usage, 4 << 18)
-        self.assertTrue(any("run" in event["name"] for event in Trace(recorded).of("python_function")))
+        self.assertTrue(any("run" in event["name"] for event in exported(recorded).of("python_function")))
 
     def test_works_as_autograds_profiler_and_beside_nvtx(self):
         x = torch.ones(8, device="cuda")
@@ -233,7 +239,7 @@ class Profiler(Base):
     def test_lets_dataloaders_fork(self):
         loader = torch.utils.data.DataLoader(torch.arange(6.), batch_size=2, num_workers=1)
         sums = []
-        trace = self.check(Trace(record(lambda: sums.extend(batch.cuda().sum().item() for batch in loader))))
+        trace = self.trace(record(lambda: sums.extend(batch.cuda().sum().item() for batch in loader)))
         self.assertEqual(sums, [1., 5., 9.])
         self.assertEqual([event["name"] for event in trace.of("kernel")], 3 * ["aten::sum (simulated)"])
 
@@ -245,24 +251,23 @@ class Profiler(Base):
             argv, sys.argv = sys.argv, ["profile.py", folder + "/here"]
             recorded = runpy.run_path(str(CARD / "runtime/profile.py"))["p"]
             sys.argv = argv
-        here, there = self.check(Trace(recorded)), Trace.__new__(Trace)
-        class OnCard:
-            @staticmethod
-            def export_chrome_trace(file):
-                Path(file).write_bytes(gzip.decompress((CARD / "h100/profile.json.gz").read_bytes()))
-        there.__init__(OnCard)
+        here, there = self.trace(recorded), Trace(gzip.decompress((CARD / "h100/profile.json.gz").read_bytes()))
+
         def copies(trace):
-            return [(event["name"], event["args"]["bytes"], trace.operation(event), trace.call(event)) for event in trace.of("gpu_memcpy")]
-        self.assertEqual(copies(here), copies(there))
-        def kernels(trace):
-            return collections.Counter(trace.operation(event) for event in trace.of("kernel"))
+            return [(event["name"], event["args"]["bytes"], trace.operation(event), trace.call(event))
+                    for event in trace.of("gpu_memcpy")]
+
+        def of_graph(trace):
+            return [trace.call(event) for event in trace.of("kernel") if trace.operation(event) is None]
+
         def operations_with_kernels(trace):
             return collections.Counter(name for name, _ in {(trace.operation(event), event["args"].get("External id"))
                                                             for event in trace.of("kernel")})
+
+        self.assertEqual(copies(here), copies(there))
+        self.assertEqual(of_graph(here), 4 * ["cudaGraphLaunch"])  # two launches of two kernels
+        self.assertEqual(of_graph(here), of_graph(there))
         self.assertEqual(operations_with_kernels(here), operations_with_kernels(there))
-        of_graph = {None: 4}  # two launches of two kernels
-        self.assertEqual({name: count for name, count in kernels(here).items() if name is None}, of_graph)
-        self.assertEqual({name: count for name, count in kernels(there).items() if name is None}, of_graph)
         categories = {"cpu_op", "cuda_runtime", "gpu_memcpy", "gpu_user_annotation", "kernel", "user_annotation"}
         self.assertLessEqual(categories, {event["cat"] for event in here.events})
         waits = ("cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaMemcpyAsync", "cudaGraphLaunch", "cudaEventRecordWithFlags",
@@ -282,7 +287,7 @@ class DryRun(Base):
             x.mul_(2)
             return x.view(1024, 1024) @ x.view(1024, 1024)
 
-        trace = self.check(Trace(record(run)))
+        trace = self.trace(record(run))
         kernels = {trace.operation(event): event for event in trace.of("kernel")}
         self.assertEqual(set(kernels), {"aten::mul_", "aten::mm"})
         self.assertTrue(kernels["aten::mul_"]["name"].startswith("void at::native::vectorized_elementwise_kernel<"), kernels)
@@ -294,7 +299,7 @@ class DryRun(Base):
         os.environ["TEARDOWN_CUPTI"] = "1"
         x = torch.ones(8, device="cuda")
         for _ in range(3):
-            trace = self.check(Trace(record(lambda: x.mul_(2))))
+            trace = self.trace(record(lambda: x.mul_(2)))
             self.assertEqual([trace.operation(event) for event in trace.of("kernel")], ["aten::mul_"])
             for _ in range(3):
                 torch.cuda.synchronize()

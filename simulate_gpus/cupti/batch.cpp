@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "cupti/batch.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "cupti/buffers.hpp"
@@ -27,18 +28,22 @@ std::function<void()> Batch::wrap(std::function<void()> work) {
 void Batch::close() {
   const std::scoped_lock lock(mutex_);
   is_closed_ = true;
+  given_ = now();
   write();
 }
 
+// What nobody has waited for until the recording ends would be later than the recording: it follows its call.
 void Batch::begin() {
   const std::scoped_lock lock(mutex_);
-  if (begin_ == 0) begin_ = now();
+  begin_of_work_ = now();
+  if (begin_ == 0) begin_ = is_ending() ? given_ : begin_of_work_;
 }
 
 void Batch::end() {
   const std::scoped_lock lock(mutex_);
   --works_left_;
-  end_ = now();
+  const std::uint64_t time = now();
+  end_ = is_ending() ? std::max({given_, begin_, end_}) + time - begin_of_work_ : time;
   write();
 }
 

@@ -36,7 +36,8 @@ class Batch : public std::enable_shared_from_this<Batch> {
   std::vector<DeviceRecord> records_;
   std::size_t works_left_ = 0;
   bool is_closed_ = false;
-  std::uint64_t begin_ = 0, end_ = 0;
+  std::uint64_t given_ = 0, begin_ = 0, end_ = 0;
+  std::uint64_t begin_of_work_ = 0;
 };
 
 }  // namespace simulate_gpus::cupti

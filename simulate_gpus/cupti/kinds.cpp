@@ -40,6 +40,8 @@ CUptiResult choose(CUpti_CallbackDomain domain, CUpti_CallbackId id, bool is_wan
   return CUPTI_SUCCESS;
 }
 
+std::atomic<bool> ending = false;
+
 std::atomic<CUpti_TimestampCallbackFunc> clock_of_program = nullptr;
 std::atomic<std::uint32_t> clocks = 0;
 
@@ -71,6 +73,8 @@ bool is_recorded(const Function& function) {
   return found == chosen.end() || found->second;
 }
 
+bool is_ending() { return ending; }
+
 std::uint64_t now() {
   if (const auto clock = clock_of_program.load()) return clock();
   const auto time = std::chrono::system_clock::now().time_since_epoch();
@@ -100,7 +104,13 @@ CUptiResult cuptiActivityEnable(CUpti_ActivityKind kind) {
   return CUPTI_SUCCESS;
 }
 
+// What is under way then would be missing: Kineto waits for the current GPU alone.
 CUptiResult cuptiActivityDisable(CUpti_ActivityKind kind) {
+  if (is_enabled(kind)) {
+    ending = true;
+    simulate_gpus::advance_streams();
+    ending = false;
+  }
   enabled &= ~bit_of(kind);
   watch();
   return CUPTI_SUCCESS;

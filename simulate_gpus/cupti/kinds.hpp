@@ -17,6 +17,9 @@ bool is_any_enabled();
 /// Whether calls of the function are recorded.
 bool is_recorded(const Function& function);
 
+/// Whether the program ends a recording at this moment, which streams must be through with.
+bool is_ending();
+
 /// In nanoseconds, by the program's clock.
 std::uint64_t now();
 

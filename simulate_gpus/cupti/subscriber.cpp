@@ -41,6 +41,15 @@ bool is_called_back(CUpti_CallbackDomain domain) {
   return domain == CUPTI_CB_DOMAIN_RUNTIME_API || domain == CUPTI_CB_DOMAIN_DRIVER_API;
 }
 
+void unsubscribe() {
+  const std::scoped_lock lock(single_functions().mutex);
+  single_functions().asked_for.clear();
+  subscriber.single = 0;
+  subscriber.domains = 0;
+  subscriber.function = nullptr;
+  watch();
+}
+
 CUptiResult check_subscription(CUpti_SubscriberHandle handle, CUpti_CallbackDomain domain,
                                const char* function) {
   if (handle != &subscriber || subscriber.function.load() == nullptr)
@@ -92,12 +101,7 @@ CUptiResult cuptiSubscribe(CUpti_SubscriberHandle* handle, CUpti_CallbackFunc fu
 
 CUptiResult cuptiUnsubscribe(CUpti_SubscriberHandle handle) {
   if (handle != &subscriber) return CUPTI_ERROR_INVALID_PARAMETER;
-  const std::scoped_lock lock(single_functions().mutex);
-  single_functions().asked_for.clear();
-  subscriber.single = 0;
-  subscriber.domains = 0;
-  subscriber.function = nullptr;
-  watch();
+  unsubscribe();
   return CUPTI_SUCCESS;
 }
 
@@ -116,6 +120,11 @@ CUptiResult cuptiEnableDomain(std::uint32_t is_wanted, CUpti_SubscriberHandle ha
 
 CUptiResult cuptiEnableCallback(std::uint32_t is_wanted, CUpti_SubscriberHandle handle,
                                 CUpti_CallbackDomain domain, CUpti_CallbackId id) {
+  // Kineto always asks for the beginnings and ends of contexts, for ranges, which are refused: nobody is told of any.
+  const bool is_of_contexts =
+      domain == CUPTI_CB_DOMAIN_RESOURCE && (id == CUPTI_CBID_RESOURCE_CONTEXT_CREATED ||
+                                             id == CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING);
+  if (is_of_contexts && handle == &subscriber) return CUPTI_SUCCESS;
   if (const CUptiResult refused = check_subscription(handle, domain, "cuptiEnableCallback"))
     return refused;
   const std::scoped_lock lock(single_functions().mutex);
@@ -128,6 +137,7 @@ CUptiResult cuptiEnableCallback(std::uint32_t is_wanted, CUpti_SubscriberHandle 
 }
 
 CUptiResult cuptiFinalize() {
+  unsubscribe();
   disable_all();
   flush();
   return CUPTI_SUCCESS;

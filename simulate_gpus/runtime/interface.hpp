@@ -136,6 +136,9 @@ void tell_collective(cudaStream_t stream, std::string_view name, std::uint64_t b
 void tell_uses(cudaStream_t stream, std::string_view name, std::span<const MemoryRange> ranges);
 void tell_inner_wait(cudaStream_t stream);
 
+/// Does what streams were given, as far as no other rank has to give its part: a GPU would have by now.
+void advance_streams();
+
 /// How to find the place in the program where this thread is.
 void set_places(std::shared_ptr<const ProgramPlace> (*here)());
 

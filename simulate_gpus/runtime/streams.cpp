@@ -133,8 +133,7 @@ void finish_device(int device) {
 
 void finish_all() {
   tell_wait({HostWait::Reason::free}, [] { finish_device(current_device()); });
-  for (const auto& queue : queues_where([](const CUstream_st&) { return true; }))
-    static_cast<void>(queue->try_finish(queue->end()));
+  advance_streams();
 }
 
 void for_each_stream(const std::function<void(CUstream_st&)>& action) {
@@ -148,6 +147,11 @@ void for_each_stream(const std::function<void(CUstream_st&)>& action) {
 using namespace simulate_gpus;
 
 bool simulate_gpus::postpones() { return made_streams; }
+
+void simulate_gpus::advance_streams() {
+  for (const auto& queue : queues_where([](const CUstream_st&) { return true; }))
+    static_cast<void>(queue->try_finish(queue->end()));
+}
 
 void simulate_gpus::submit(cudaStream_t stream, std::function<void()> work) {
   simulate_gpus::submit(stream_of(stream), std::move(work));

@@ -13,7 +13,6 @@ import runpy
 import sys
 import tempfile
 import unittest
-import warnings
 from pathlib import Path
 
 import torch
@@ -66,8 +65,10 @@ class Base(unittest.TestCase):
     maxDiff = None
 
     def trace(self, recorded):
-        """What it exports. In each trace calls launch, in operations; rows have one piece of work at a time."""
-        trace = exported(recorded)
+        return self.check(exported(recorded))
+
+    def check(self, trace):
+        """In each trace calls launch, in operations; rows have one piece of work at a time."""
         self.assertEqual({device["name"] for device in trace.all["deviceProperties"]}, {"Simulated GPU"})
         rows = collections.defaultdict(list)
         for event in trace.of(*GPU_CATEGORIES):
@@ -76,7 +77,8 @@ class Base(unittest.TestCase):
             self.assertEqual(call["args"].get("External id"), event["args"].get("External id"))
             if (operation := trace.operations.get(event["args"].get("External id"))) is not None:
                 self.assertTrue(operation["ts"] <= call["ts"] and end(call) <= end(operation), (call, operation))
-            self.assertEqual((event["args"]["device"], event["args"]["stream"]), (event["pid"], event["tid"]))
+            device = event["args"].get("device", event["args"].get("inDevice"))  # of a copy between devices
+            self.assertEqual((device, event["args"]["stream"]), (event["pid"], event["tid"]))
             rows[event["pid"], event["tid"]].append(event)
         for row in rows.values():
             for earlier, later in zip(row, row[1:]):
@@ -173,7 +175,8 @@ class Profiler(Base):
                 y += 1
                 x.copy_(y)
 
-        self.assertEqual(self.trace(record(capture)).of("kernel"), [])
+        trace = self.trace(record(capture))  # LibTorch prepares its generator
+        self.assertEqual({event["name"] for event in trace.of(*GPU_CATEGORIES)}, {"aten::fill_ (simulated)"})
 
         def replay():
             graph.replay()
@@ -224,15 +227,15 @@ class Profiler(Base):
 
         recorded = record(run, profile_memory=True, with_stack=True, record_shapes=True)
         rows = {row.key: row for row in recorded.key_averages()}
-        self.assertEqual(rows["my scope"].device_memory_usage, 4 << 18)
+        self.assertEqual(rows["aten::ones"].device_memory_usage, 4 << 18)
         self.assertTrue(any("run" in event["name"] for event in exported(recorded).of("python_function")))
 
     def test_works_as_autograds_profiler_and_beside_nvtx(self):
         x = torch.ones(8, device="cuda")
         with torch.autograd.profiler.profile(use_device="cuda") as recorded:
             x.mul(2)
-        names = [event.name for event in recorded.function_events if event.device_type == torch.autograd.DeviceType.CUDA]
-        self.assertEqual(names, ["aten::mul (simulated)"])
+        timed, = (event for event in recorded.function_events if event.kernels)  # by CUDA's events
+        self.assertEqual((timed.name, timed.kernels[0].name), ("aten::mul", "aten::mul"))
         with torch.autograd.profiler.emit_nvtx():
             self.assertEqual(x.mul(2).tolist(), 8 * [2.])
 
@@ -242,40 +245,6 @@ class Profiler(Base):
         trace = self.trace(record(lambda: sums.extend(batch.cuda().sum().item() for batch in loader)))
         self.assertEqual(sums, [1., 5., 9.])
         self.assertEqual([event["name"] for event in trace.of("kernel")], 3 * ["aten::sum (simulated)"])
-
-    def test_has_what_a_card_recorded(self):
-        """The program of card/runtime/profile.py: calls, copies and memory sets are those of an H100, but for what cuBLAS
-        sets and launches. Each operation that has kernels there has one here, and no other has."""
-        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            argv, sys.argv = sys.argv, ["profile.py", folder + "/here"]
-            recorded = runpy.run_path(str(CARD / "runtime/profile.py"))["p"]
-            sys.argv = argv
-        here, there = self.trace(recorded), Trace(gzip.decompress((CARD / "h100/profile.json.gz").read_bytes()))
-
-        def copies(trace):
-            return [(event["name"], event["args"]["bytes"], trace.operation(event), trace.call(event))
-                    for event in trace.of("gpu_memcpy")]
-
-        def of_graph(trace):
-            return [trace.call(event) for event in trace.of("kernel") if trace.operation(event) is None]
-
-        def operations_with_kernels(trace):
-            return collections.Counter(name for name, _ in {(trace.operation(event), event["args"].get("External id"))
-                                                            for event in trace.of("kernel")})
-
-        self.assertEqual(copies(here), copies(there))
-        self.assertEqual(of_graph(here), 4 * ["cudaGraphLaunch"])  # two launches of two kernels
-        self.assertEqual(of_graph(here), of_graph(there))
-        self.assertEqual(operations_with_kernels(here), operations_with_kernels(there))
-        categories = {"cpu_op", "cuda_runtime", "gpu_memcpy", "gpu_user_annotation", "kernel", "user_annotation"}
-        self.assertLessEqual(categories, {event["cat"] for event in here.events})
-        waits = ("cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaMemcpyAsync", "cudaGraphLaunch", "cudaEventRecordWithFlags",
-                 "cudaStreamWaitEvent")
-        for name in waits:
-            self.assertEqual(*(sum(call["name"] == name for call in trace.calls.values()) for trace in (here, there)), name)
-        ids = [{(event["name"], event["args"]["cbid"]) for event in trace.of("cuda_runtime")} for trace in (here, there)]
-        self.assertLessEqual({name: number for name, number in ids[1] if name in waits}.items(), dict(ids[0]).items())
 
 
 @unittest.skipUnless(IS_DRY, "--dry-run was not given")
@@ -294,6 +263,39 @@ class DryRun(Base):
         self.assertEqual(kernels["aten::mul_"]["args"]["block"], [128, 1, 1])
         self.assertGreaterEqual(128 * 16 * kernels["aten::mul_"]["args"]["grid"][0], 1 << 20)
         self.assertEqual(kernels["aten::mm"]["name"], "aten::mm gemm (simulated)")
+
+    def test_has_what_a_card_recorded(self):
+        """The program of card/runtime/profile.py. Copies, waits and LibTorch's kernels are those of an H100, with their
+        names, grids, blocks and operations. What NVIDIA's libraries launch there is one kernel here."""
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
+            argv, sys.argv = sys.argv, ["profile.py", folder + "/here"]
+            runpy.run_path(str(CARD / "runtime/profile.py"))
+            sys.argv = argv
+            here = self.check(Trace(Path(folder, "here.json").read_text()))
+        there = Trace(gzip.decompress((CARD / "h100/profile.json.gz").read_bytes()))
+
+        def copies(trace):
+            return [(event["name"], event["args"]["bytes"], trace.operation(event), trace.call(event))
+                    for event in trace.of("gpu_memcpy")]
+
+        def kernels_of_libtorch(trace):
+            return [(trace.operation(event), trace.call(event), event["name"], event["args"]["grid"], event["args"]["block"])
+                    for event in trace.of("kernel") if "at::native::" in event["name"]]
+
+        def of_libraries(trace):
+            found = {event["args"]["External id"]: trace.operation(event)
+                     for event in trace.of("kernel") if "at::native::" not in event["name"]}
+            return [name for _, name in sorted(found.items())]
+
+        def calls(trace):
+            return collections.Counter((call["name"], call["args"]["cbid"]) for call in trace.calls.values() if call["name"] in (
+                "cudaDeviceSynchronize", "cudaEventRecordWithFlags", "cudaGraphLaunch", "cudaMemcpyAsync", "cudaStreamSynchronize",
+                "cudaStreamWaitEvent"))
+
+        for what in (copies, kernels_of_libtorch, of_libraries, calls):
+            self.assertEqual(what(here), what(there), what.__name__)
+        self.assertEqual({event["cat"] for event in there.events} - {event["cat"] for event in here.events},
+                         {"overhead", "cuda_driver", "gpu_memset"})  # of NVIDIA's libraries
 
     def test_can_be_torn_down_and_begin_again(self):
         os.environ["TEARDOWN_CUPTI"] = "1"

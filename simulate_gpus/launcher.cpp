@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Starts a program on simulated GPUs: it preloads the libraries that replace CUDA's runtime, the
-// driver, NVML and NCCL, configures them by the environment, and executes the program.
+// driver, NVML, NCCL and CUPTI, configures them by the environment, and executes the program.
 #include <unistd.h>
 
 #include <algorithm>
@@ -119,9 +119,9 @@ std::string preloads() {
          "\", and a preloaded library's path must not contain a space or a colon");
   }
   std::string list;
-  for (const char* library :
-       {SIMULATE_GPUS_RUNTIME, "libcuda.so.1", "libnvidia-ml.so.1", "libnccl.so.2"}) {
-    if (!std::filesystem::exists(folder + '/' + library)) continue;  // built without NCCL
+  for (const char* library : {SIMULATE_GPUS_RUNTIME, "libcuda.so.1", "libnvidia-ml.so.1",
+                              "libnccl.so.2", SIMULATE_GPUS_CUPTI}) {
+    if (!std::filesystem::exists(folder + '/' + library)) continue;  // built without its headers
     list += (list.empty() ? "" : ":") + folder + '/' + library;
   }
   const char* before = std::getenv("LD_PRELOAD");

@@ -5,7 +5,7 @@
 #                     or the one in CUDA_HOME or /usr/local/cuda
 # Sets SIMULATE_GPUS_TORCH (LibTorch's folder), SIMULATE_GPUS_TORCH_VERSION, SIMULATE_GPUS_CUDA_VERSION (the major
 # one), SIMULATE_GPUS_TORCH_CUDA (LibTorch's own, 13.0, as its Python package says; else empty), SIMULATE_GPUS_CUDA_INCLUDE_DIR and SIMULATE_GPUS_NVML_INCLUDE_DIR, SIMULATE_GPUS_NCCL_INCLUDE_DIR where there
-# is NCCL; defines simulate_gpus_libtorch.
+# is NCCL, SIMULATE_GPUS_CUPTI_INCLUDE_DIR where there are CUPTI's headers; defines simulate_gpus_libtorch.
 if(NOT Torch_DIR)
   if(NOT Python3_EXECUTABLE)  # pip names its own
     set(Python3_EXECUTABLE python3)
@@ -52,6 +52,8 @@ find_path(SIMULATE_GPUS_CUDA_INCLUDE_DIR crt/host_defines.h ${folders}
 find_path(SIMULATE_GPUS_NVML_INCLUDE_DIR nvml.h ${folders} DOC "The folder of nvml.h")
 find_path(SIMULATE_GPUS_NCCL_INCLUDE_DIR nccl.h HINTS ${SIMULATE_GPUS_TORCH}/../nvidia/nccl/include ${folders}
           DOC "The folder of nccl.h")
+list(TRANSFORM folders REPLACE "/include$" "/extras/CUPTI/include" OUTPUT_VARIABLE extras)
+find_path(SIMULATE_GPUS_CUPTI_INCLUDE_DIR cupti.h ${folders} ${extras} DOC "The folder of cupti.h")
 if(NOT SIMULATE_GPUS_CUDA_INCLUDE_DIR OR NOT SIMULATE_GPUS_NVML_INCLUDE_DIR)
   message(FATAL_ERROR "CUDA's headers were not found. Beside LibTorch, pip installs them: "
                       "pip install 'cuda-toolkit[crt,nvml]==${SIMULATE_GPUS_CUDA_VERSION}.*'; "

@@ -14,7 +14,8 @@ from pathlib import Path
 PAGE = Path(__file__).with_name("README.md")
 BEGIN, END = "<!-- functions -->\n", "<!-- end -->\n"
 LIBRARIES = (("CUDA's runtime", "libcudart.so.*", r"(?:__)?cuda[A-Z]\w*"), ("CUDA's driver", "libcuda.so.1", r"cu[A-Z]\w*"),
-             ("NVML", "libnvidia-ml.so.1", r"nvml[A-Z]\w*"), ("NCCL", "libnccl.so.2", r"p?nccl[A-Z]\w*"))
+             ("NVML", "libnvidia-ml.so.1", r"nvml[A-Z]\w*"), ("NCCL", "libnccl.so.2", r"p?nccl[A-Z]\w*"),
+             ("CUPTI", "libcupti.so.*", r"cupti[A-Z]\w*"))
 
 
 def functions(library, pattern):

@@ -30,7 +30,8 @@ CUresult load(CUmodule* module) {
   return CUDA_SUCCESS;
 }
 
-CUresult launch(CUfunction function, CUstream stream) {
+CUresult launch(const char* called, CUfunction function, CUstream stream) {
+  const ToldCall call(called);
   if (rehearses()) return CUDA_ERROR_NOT_SUPPORTED;
   if (settings().dry_run) {
     tell_operation(stream, function->name);
@@ -83,15 +84,15 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction, in
 
 CUresult cuLaunchKernel(CUfunction function, unsigned, unsigned, unsigned, unsigned, unsigned,
                         unsigned, unsigned, CUstream stream, void**, void**) {
-  return launch(function, stream);
+  return launch(__func__, function, stream);
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void**, void**) {
-  return launch(function, config->hStream);
+  return launch(__func__, function, config->hStream);
 }
 
 CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned, unsigned, unsigned, unsigned,
                                    unsigned, unsigned, unsigned, CUstream stream, void**) {
-  return launch(function, stream);
+  return launch(__func__, function, stream);
 }
 }

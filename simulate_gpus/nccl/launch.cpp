@@ -115,6 +115,7 @@ void launch(std::vector<Operation> group) {
     std::ranges::copy_if(group, std::back_inserter(of_stream),
                          [&](const Operation& operation) { return stream_of(operation) == place; });
     const OnDevice current(place.first);
+    const ToldCall call("cudaLaunchKernelExC");  // as NCCL launches its kernels
     for (const Operation& operation : of_stream)
       tell_collective(place.second, name_of(operation.call.kind), operation.call.bytes(),
                       text_of(operation.call));

@@ -31,6 +31,7 @@ cudaError_t cudaMalloc(void** address, std::size_t bytes) {
 // Each row begins where a texture may begin.
 cudaError_t cudaMallocPitch(void** address, std::size_t* pitch, std::size_t width,
                             std::size_t height) {
+  SIMULATE_GPUS_PASS_ON();
   SIMULATE_GPUS_NEED(cudaErrorInvalidValue, address, pitch);
   constexpr std::size_t k_alignment = 512;
   if (width > SIZE_MAX - k_alignment) return fail(cudaErrorMemoryAllocation);

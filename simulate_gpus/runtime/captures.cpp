@@ -86,8 +86,10 @@ cudaError_t refuse_look(const CapturedMoment& moment) {
 void record(Capture& capture, const CUstream_st& stream, Work step, Work undo) {
   const std::scoped_lock lock(capture.mutex);
   if (undo) capture.undo.push_back(std::move(undo));
-  capture.graph->recording->steps.push_back(
-      [step = std::move(step)](CUstream_st& launched) { submit(launched, step); });
+  Recording& recording = *capture.graph->recording;
+  recording.steps.push_back(
+      {[step = std::move(step)](CUstream_st& launched) { submit(launched, step); },
+       recording.given.size()});
   ++capture.steps[&stream].given;
 }
 
@@ -127,7 +129,9 @@ void simulate_gpus::record_submission(cudaStream_t handle,
   const CUstream_st& stream = stream_of(handle);
   const auto capture = stream.capture.load();
   const std::scoped_lock lock(capture->mutex);
-  capture->graph->recording->steps.push_back(
-      [step = std::move(submission)](CUstream_st& launched) { step(&launched); });
+  Recording& recording = *capture->graph->recording;
+  recording.steps.push_back(
+      {[step = std::move(submission)](CUstream_st& launched) { step(&launched); },
+       recording.given.size()});
   ++capture->steps[&stream].given;
 }

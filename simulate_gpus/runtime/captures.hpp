@@ -19,9 +19,15 @@
 
 namespace simulate_gpus {
 
+/// What each launch does, and how much was told of until then.
+struct Step {
+  std::function<void(CUstream_st& launched)> submit;
+  std::size_t given;
+};
+
 /// What each launch of a graph gives to its stream, in the order of the calls; what is told of it, and what tools do.
 struct Recording {
-  std::vector<std::function<void(CUstream_st& launched)>> steps;
+  std::vector<Step> steps;
   std::vector<Captured> given;
   std::deque<std::string> texts;  // own the names and calls in `given`
   std::vector<std::function<void(CUstream_st& launched)>> at_each_launch;

@@ -47,12 +47,19 @@ Copy row(void* to, const void* from, std::size_t bytes) {
 Given describe(const Copy& copy) {
   const auto to = device_at(copy.to.address), from = device_at(copy.from.address);
   if (to && from) {
-    if (*to == *from) return {Kind::within, "copy within a device", copy.bytes()};
-    return {Kind::between, "copy device to device", copy.bytes()};
+    const bool is_within = *to == *from;
+    return {.kind = is_within ? Kind::within : Kind::between,
+            .name = is_within ? "copy within a device" : "copy device to device",
+            .bytes = copy.bytes(),
+            .to = *to,
+            .from = *from};
   }
-  if (to)
-    return {Kind::to_device, "copy host to device", copy.bytes(), is_pinned(copy.from.address)};
-  return {Kind::to_host, "copy device to host", copy.bytes(), is_pinned(copy.to.address)};
+  return {.kind = to ? Kind::to_device : Kind::to_host,
+          .name = to ? "copy host to device" : "copy device to host",
+          .bytes = copy.bytes(),
+          .is_pinned = is_pinned(to ? copy.from.address : copy.to.address),
+          .to = to.value_or(Given::k_host),
+          .from = from.value_or(Given::k_host)};
 }
 
 bool is_within_host(const Copy& copy) {
@@ -171,6 +178,7 @@ cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int f
 // Waits for earlier work, as CUDA's does; the host does not wait.
 cudaError_t cudaMemcpyPeer(void* to, int to_device, const void* from, int from_device,
                            std::size_t bytes) {
+  SIMULATE_GPUS_PASS_ON();
   return cudaMemcpyPeerAsync(to, to_device, from, from_device, bytes, nullptr);
 }
 

@@ -51,6 +51,7 @@ std::atomic<bool> used = false;
 cudaError_t fail(cudaError_t code, const std::string& detail) {
   if (code == cudaSuccess) return code;
   last_error = code;
+  if (calls_are_watched) tell(&Tool::fails, code);
   if (!detail.empty()) {
     detail_of_last.code = code;
     std::snprintf(detail_of_last.text, sizeof detail_of_last.text, "%s: %s",
@@ -59,6 +60,11 @@ cudaError_t fail(cudaError_t code, const std::string& detail) {
     detail_of_last.code = cudaSuccess;
   }
   return code;
+}
+
+cudaError_t not_ready() {
+  if (calls_are_watched) tell(&Tool::fails, cudaErrorNotReady);
+  return cudaErrorNotReady;
 }
 
 cudaError_t enter(const char* function) {

@@ -7,11 +7,16 @@
 
 #include <string>
 
+#include "call.hpp"
+
 namespace simulate_gpus {
 
 /// Remembers an error for cudaGetLastError, in this thread, and returns it. `detail` is appended to
 /// the text of cudaGetErrorString for it in this thread, until the next error.
 cudaError_t fail(cudaError_t code, const std::string& detail = {});
+
+/// cudaErrorNotReady, which is no error to remember.
+cudaError_t not_ready();
 
 /// Success, unless the program asked for a fault of this call, or the process was forked by one
 /// that used a GPU. To be called first, with the function's own name.
@@ -39,13 +44,18 @@ bool is_forked();
 
 /// How each function of the runtime begins.
 #define SIMULATE_GPUS_ENTER()                                                                \
+  const simulate_gpus::Call told_call(__func__);                                             \
   if (const cudaError_t refused = simulate_gpus::enter_with_devices(__func__); refused != 0) \
   return simulate_gpus::fail(refused)
 
 /// How those begin that need no driver and no device.
 #define SIMULATE_GPUS_ENTER_ANYWHERE()                                          \
+  const simulate_gpus::Call told_call(__func__);                                \
   if (const cudaError_t refused = simulate_gpus::enter(__func__); refused != 0) \
   return simulate_gpus::fail(refused)
+
+/// How those begin that call another one, which begins so.
+#define SIMULATE_GPUS_PASS_ON() const simulate_gpus::Call told_call(__func__)
 
 /// Fails with this error where one of the pointers is null: cudaErrorInvalidValue for what a function writes, say.
 #define SIMULATE_GPUS_NEED(code, ...) \

@@ -62,7 +62,10 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   return cudaSuccess;
 }
 
-cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, 0); }
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  SIMULATE_GPUS_PASS_ON();
+  return cudaEventCreateWithFlags(event, 0);
+}
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   SIMULATE_GPUS_ENTER();
@@ -93,6 +96,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
 }
 
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
+  SIMULATE_GPUS_PASS_ON();
   if (flags > cudaEventRecordExternal) return fail(cudaErrorInvalidValue);
   return cudaEventRecord(event, stream);
 }
@@ -113,7 +117,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   constexpr std::chrono::seconds k_old(2);
   if (gives_work() || std::chrono::steady_clock::now() - recorded.time > k_old)
     static_cast<void>(recorded.moment.try_finish());
-  return cudaErrorNotReady;
+  return not_ready();
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
@@ -136,7 +140,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEve
       from.device != to.device) {
     return fail(cudaErrorInvalidResourceHandle);
   }
-  if (!from.moment.is_finished() || !to.moment.is_finished()) return cudaErrorNotReady;
+  if (!from.moment.is_finished() || !to.moment.is_finished()) return not_ready();
   *milliseconds = std::chrono::duration<float, std::milli>(to.time - from.time).count();
   return cudaSuccess;
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <span>
 
 #include "captures.hpp"
 #include "errors.hpp"
@@ -31,6 +32,25 @@ struct CUuserObject_st {
     delete this;
   }
 };
+
+namespace {
+
+// What was given since the step before belongs to a step.
+void do_steps(const Recording& recording, CUstream_st& stream) {
+  const std::span<const Captured> given = recording.given;
+  std::size_t told = 0;
+  const auto tell_step = [&](std::size_t end) {
+    tell(&Tool::begins_step, stream, given.subspan(told, end - told));
+    told = end;
+  };
+  for (const Step& step : recording.steps) {
+    if (calls_are_watched) tell_step(step.given);
+    step.submit(stream);
+  }
+  if (calls_are_watched) tell_step(given.size());
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -70,6 +90,7 @@ cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* exec, cudaGraph_t gra
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph,
                                  unsigned long long flags) {
+  SIMULATE_GPUS_PASS_ON();
   return cudaGraphInstantiateWithFlags(exec, graph, flags);
 }
 
@@ -85,7 +106,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   SIMULATE_GPUS_NEED(cudaErrorInvalidValue, exec);
   tell(&Tool::launched, stream_of(stream), exec->recording->given);
   for (const auto& of_tool : exec->recording->at_each_launch) of_tool(stream_of(stream));
-  for (const auto& step : exec->recording->steps) step(stream_of(stream));
+  do_steps(*exec->recording, stream_of(stream));
   return cudaSuccess;
 }
 

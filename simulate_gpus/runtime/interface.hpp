@@ -57,6 +57,21 @@ inline namespace interface {  // what the library exports
 /// process says so on stderr too, as few programs look at all their errors.
 [[nodiscard]] std::string not_offered(const std::string& function);
 
+/// The call of a function that is not the runtime's, told to tools from its beginning to its end.
+class ToldCall {
+ public:
+  explicit ToldCall(const char* function);
+  ~ToldCall();
+  ToldCall(const ToldCall&) = delete;
+  ToldCall& operator=(const ToldCall&) = delete;
+
+ private:
+  bool is_watched_;
+};
+
+/// The whole name of a CUDA kernel, as it was compiled (mangled), which stays; null for what is none.
+[[nodiscard]] const char* compiled_name(const void* kernel);
+
 /// The host address of the byte that programs know as `address`. Host addresses do not change.
 [[nodiscard]] void* host_address(const void* address);
 
@@ -129,6 +144,9 @@ void tell_collective(cudaStream_t stream, std::string_view name, std::uint64_t b
 /// and each that waits inside for what the stream does.
 void tell_uses(cudaStream_t stream, std::string_view name, std::span<const MemoryRange> ranges);
 void tell_inner_wait(cudaStream_t stream);
+
+/// Does what streams were given, as far as no other rank has to give its part: a GPU would have by now.
+void advance_streams();
 
 /// How to find the place in the program where this thread is.
 void set_places(std::shared_ptr<const ProgramPlace> (*here)());

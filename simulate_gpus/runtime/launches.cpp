@@ -42,12 +42,11 @@ Kernels& kernels() {
 }  // namespace
 
 std::string kernel_name(const void* function) {
-  const std::scoped_lock lock(kernels().mutex);
-  const auto found = std::ranges::find(kernels().registered, function, &Kernel::function);
-  if (found == kernels().registered.end()) return "(unknown)";
+  const char* const compiled = compiled_name(function);
+  if (compiled == nullptr) return "(unknown)";
   const std::unique_ptr<char, decltype(&std::free)> readable(
-      abi::__cxa_demangle(found->name, nullptr, nullptr, nullptr), &std::free);
-  std::string name = readable ? readable.get() : found->name;
+      abi::__cxa_demangle(compiled, nullptr, nullptr, nullptr), &std::free);
+  std::string name = readable ? readable.get() : compiled;
   // Without the long template arguments.
   if (name.starts_with("void ")) name.erase(0, 5);
   return name.substr(0, std::min(name.find('<'), std::size_t{200}));
@@ -57,12 +56,22 @@ std::string kernel_name(const void* function) {
 
 using namespace simulate_gpus;
 
+const char* simulate_gpus::compiled_name(const void* kernel) {
+  const std::scoped_lock lock(kernels().mutex);
+  const auto found = std::ranges::find(kernels().registered, kernel, &Kernel::function);
+  return found == kernels().registered.end() ? nullptr : found->name;
+}
+
 namespace {
 
-cudaError_t launch(const void* function, cudaStream_t stream) {
+LaunchSize size_of(dim3 grid, dim3 block, std::size_t shared_bytes) {
+  return {{grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared_bytes};
+}
+
+cudaError_t launch(const void* function, const LaunchSize& size, cudaStream_t stream) {
   if (rehearses()) return cudaSuccess;
   if (settings().dry_run) {
-    tell_given(stream_of(stream), {.kind = Kind::operation, .kernel = function});
+    tell_given(stream_of(stream), {.kind = Kind::operation, .kernel = function, .size = size});
     submit(stream_of(stream), [] {});
     return cudaSuccess;
   }
@@ -119,11 +128,11 @@ cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, std::size_t* sha
   return cudaSuccess;
 }
 
-cudaError_t cudaLaunchKernel(const void* function, dim3, dim3, void**, std::size_t,
-                             cudaStream_t stream) {
+cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void**,
+                             std::size_t shared_bytes, cudaStream_t stream) {
   SIMULATE_GPUS_ENTER();
   SIMULATE_GPUS_NEED(cudaErrorInvalidDeviceFunction, function);
-  return launch(function, stream);
+  return launch(function, size_of(grid, block, shared_bytes), stream);
 }
 
 cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,
@@ -135,14 +144,15 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* fu
   SIMULATE_GPUS_ENTER();
   SIMULATE_GPUS_NEED(cudaErrorInvalidValue, config);
   SIMULATE_GPUS_NEED(cudaErrorInvalidDeviceFunction, function);
-  return launch(function, config->stream);
+  return launch(function, size_of(config->gridDim, config->blockDim, config->dynamicSmemBytes),
+                config->stream);
 }
 
-cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3, dim3, void**, std::size_t,
-                                        cudaStream_t stream) {
+cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3 grid, dim3 block, void**,
+                                        std::size_t shared_bytes, cudaStream_t stream) {
   SIMULATE_GPUS_ENTER();
   SIMULATE_GPUS_NEED(cudaErrorInvalidDeviceFunction, function);
-  return launch(function, stream);
+  return launch(function, size_of(grid, block, shared_bytes), stream);
 }
 
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* function) {
@@ -181,6 +191,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks,
 
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* function,
                                                           int threads, std::size_t shared_bytes) {
+  SIMULATE_GPUS_PASS_ON();
   return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, threads,
                                                                 shared_bytes, 0);
 }

@@ -25,7 +25,11 @@ cudaError_t set(const Rows& rows, int value, cudaStream_t handle) {
   if (const cudaError_t wrong = check_rows(rows)) return fail(wrong);
   CUstream_st& stream = stream_of(handle);
   const bool is_done = touches(rows.bytes());
-  tell_given(stream, {Kind::set, "memory set", rows.bytes()});
+  tell_given(stream, {.kind = Kind::set,
+                      .name = "memory set",
+                      .bytes = rows.bytes(),
+                      .to = device_at(rows.address).value_or(Given::k_host),
+                      .value = value});
   const auto step = [rows, value, is_done] {
     if (!is_done || rows.is_empty()) return;
     auto* const place = static_cast<char*>(host_address(rows.address));

@@ -18,7 +18,7 @@
 // the driver's log at its start.
 static const std::set<std::string> k_silent = {"cuGetExportTable", "cuLogsRegisterCallback"};
 
-// Of all four libraries, which refuse in the same words.
+// Of all libraries, which refuse in the same words.
 std::string simulate_gpus::not_offered(const std::string& function) {
   struct Said {
     std::mutex mutex;

@@ -99,6 +99,7 @@ cudaError_t cudaHostAlloc(void** address, std::size_t bytes, unsigned flags) {
 }
 
 cudaError_t cudaMallocHost(void** address, std::size_t bytes) {
+  SIMULATE_GPUS_PASS_ON();
   return cudaHostAlloc(address, bytes, cudaHostAllocDefault);
 }
 

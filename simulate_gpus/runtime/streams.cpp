@@ -79,6 +79,12 @@ void order_with_default_stream(CUstream_st& stream) {
 
 thread_local bool has_given_work = false;
 
+Work wrapped(CUstream_st& stream, Work work) {
+  for (Tool* tool = first_tool(); tool != nullptr; tool = tool->next())
+    work = tool->wraps(stream, std::move(work));
+  return work;
+}
+
 bool is_default_handle(cudaStream_t handle) {
   return handle == nullptr || handle == cudaStreamLegacy || handle == cudaStreamPerThread;
 }
@@ -104,6 +110,7 @@ void submit(CUstream_st& stream, Work work, Work undo) {
     return;
   }
   order_with_default_stream(stream);
+  if (calls_are_watched.load(std::memory_order_relaxed)) work = wrapped(stream, std::move(work));
   stream.queue->submit(std::move(work));
 }
 
@@ -126,8 +133,7 @@ void finish_device(int device) {
 
 void finish_all() {
   tell_wait({HostWait::Reason::free}, [] { finish_device(current_device()); });
-  for (const auto& queue : queues_where([](const CUstream_st&) { return true; }))
-    static_cast<void>(queue->try_finish(queue->end()));
+  advance_streams();
 }
 
 void for_each_stream(const std::function<void(CUstream_st&)>& action) {
@@ -141,6 +147,11 @@ void for_each_stream(const std::function<void(CUstream_st&)>& action) {
 using namespace simulate_gpus;
 
 bool simulate_gpus::postpones() { return made_streams; }
+
+void simulate_gpus::advance_streams() {
+  for (const auto& queue : queues_where([](const CUstream_st&) { return true; }))
+    static_cast<void>(queue->try_finish(queue->end()));
+}
 
 void simulate_gpus::submit(cudaStream_t stream, std::function<void()> work) {
   simulate_gpus::submit(stream_of(stream), std::move(work));
@@ -156,6 +167,7 @@ StreamMoment simulate_gpus::submit_with_moment(cudaStream_t handle, std::functio
 
 cudaError_t simulate_gpus::begin_operation(cudaStream_t handle) {
   if (const cudaError_t refused = refuse_in_rehearsal()) return refused;
+  const Call call("cudaLaunchKernel");
   if (const cudaError_t refused = enter("cudaLaunchKernel")) return fail(refused);
   if (const cudaError_t refused = unreported_refusal()) return refused;
   CUstream_st& stream = stream_of(handle);
@@ -203,10 +215,12 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, i
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  SIMULATE_GPUS_PASS_ON();
   return cudaStreamCreateWithPriority(stream, flags, 0);
 }
 
 cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  SIMULATE_GPUS_PASS_ON();
   return cudaStreamCreateWithPriority(stream, cudaStreamDefault, 0);
 }
 
@@ -242,7 +256,7 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
   order_with_default_stream(stream);
   if (is_ready) tell(&Tool::host_sees, HostWait{.stream = &stream});
   static_cast<void>(stream.queue->try_finish(stream.queue->end()));
-  return is_ready ? take_failure() : cudaErrorNotReady;
+  return is_ready ? take_failure() : not_ready();
 }
 
 cudaError_t cudaDeviceSynchronize() {

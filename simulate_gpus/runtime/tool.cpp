@@ -17,15 +17,6 @@ struct AtExit {
 
 }  // namespace
 
-void add_tool(Tool& tool) {
-  static std::mutex mutex;
-  const std::scoped_lock lock(mutex);
-  if (std::exchange(tool.is_added_, true)) return;
-  std::atomic<Tool*>* place = &first;
-  while (Tool* const earlier = *place) place = &earlier->next_;
-  *place = &tool;
-}
-
 Tool* first_tool() {
   static const bool has_started = (start_tools(), true);
   static_cast<void>(has_started);
@@ -33,3 +24,14 @@ Tool* first_tool() {
 }
 
 }  // namespace simulate_gpus
+
+using namespace simulate_gpus;
+
+void simulate_gpus::add_tool(Tool& tool) {
+  static std::mutex mutex;
+  const std::scoped_lock lock(mutex);
+  if (std::exchange(tool.is_added_, true)) return;
+  std::atomic<Tool*>* place = &first;
+  while (Tool* const earlier = *place) place = &earlier->next_;
+  *place = &tool;
+}

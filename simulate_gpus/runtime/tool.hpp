@@ -5,64 +5,17 @@
 
 #include <driver_types.h>
 
-#include <any>
 #include <atomic>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
-#include <utility>
-#include <vector>
 
+#include "given.hpp"
 #include "interface.hpp"
+#include "queue.hpp"
 
 namespace simulate_gpus {
-
-/// What tools know of a moment in a stream, each in a type of its own, for whoever waits for that moment.
-class Notes {
- public:
-  [[nodiscard]] bool is_empty() const { return !notes_; }
-
-  template <class Note>
-  void add(Note note) {
-    if (!notes_) notes_ = std::make_shared<std::vector<std::any>>();
-    notes_->emplace_back(std::move(note));
-  }
-
-  /// Null if no tool has added one.
-  template <class Note>
-  [[nodiscard]] const Note* find() const {
-    if (!notes_) return nullptr;
-    for (const std::any& note : *notes_) {
-      if (const auto* const found = std::any_cast<Note>(&note)) return found;
-    }
-    return nullptr;
-  }
-
- private:
-  std::shared_ptr<std::vector<std::any>> notes_;
-};
-
-/// What a stream is given. The first four are copies.
-enum class Kind { to_device, to_host, between, within, set, operation, collective, event, wait };
-
-struct Given {
-  Kind kind;
-  std::string_view name = {};  ///< the caller's
-  std::optional<std::uint64_t> bytes = {};
-  std::optional<bool> is_pinned = {};  ///< the host's memory, of a copy
-  std::string_view call = {};          ///< of a collective, as the program made it
-  const void* kernel = nullptr;        ///< of an operation without a name: kernel_name() finds it
-  Notes notes = {};                    ///< of the event
-};
-
-/// The same in a graph.
-struct Captured {
-  int device, stream;
-  bool is_origin;  ///< whether the capture began in that stream
-  Given given;
-};
 
 /// What the host waits for: a stream, an event (its notes; none if it was not recorded), or a device; else all devices.
 struct HostWait {
@@ -81,6 +34,18 @@ struct TensorBlock {
   std::uint64_t bytes, bytes_of_tensors;
   BlockChange what;
 };
+
+class Tool;
+
+inline namespace interface {  // what the library exports
+
+/// From now on the tool, which stays, is told; after those that were added before.
+void add_tool(Tool& tool);
+
+/// Whether tools are told of calls and of work, from now on.
+void watch_calls(bool watched);
+
+}  // namespace interface
 
 class Tool {
  public:
@@ -113,6 +78,18 @@ class Tool {
   virtual void frees(const void*, std::size_t) {}
   virtual void changes(const TensorBlock&) {}
 
+  // While calls are watched:
+
+  /// This thread begins a call of that function of CUDA, and ends it; calls within it are told too.
+  virtual void begins_call(const char*) {}
+  virtual void ends_call() {}
+  /// The innermost call returns that error.
+  virtual void fails(cudaError_t) {}
+  /// What the stream is given next is a graph's step, and was captured as these.
+  virtual void begins_step(CUstream_st&, std::span<const Captured>) {}
+  /// What the stream does in place of this work, which its call has given to it.
+  virtual Work wraps(CUstream_st&, Work work) { return work; }
+
   /// The process ends.
   virtual void finish() {}
 
@@ -128,13 +105,10 @@ class Tool {
   virtual bool allows_access(const void*, bool /*writes*/) { return false; }
 
  private:
-  friend void add_tool(Tool& tool);
+  friend void interface::add_tool(Tool& tool);
   std::atomic<Tool*> next_ = nullptr;
   bool is_added_ = false;
 };
-
-/// From now on the tool, which stays, is told; after those that were added before.
-void add_tool(Tool& tool);
 
 /// Adds the tools that are there from the beginning. Defined by these.
 void start_tools();

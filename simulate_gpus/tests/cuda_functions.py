@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Every function of CUDA's runtime, every one of NCCL that LibTorch links to, and every function of the driver that it,
+"""Every function of CUDA's runtime, every one of NCCL and CUPTI that LibTorch links to, and every function of the driver that it,
 NVIDIA's libraries and Triton look up, is defined by the simulated GPUs or refused in an error that names it. The first refusal
 of each function is told on stderr.
 
@@ -15,6 +15,7 @@ from pathlib import Path
 
 RUNTIME = re.compile(r"(__)?cuda[A-Z]\w+")
 NCCL = re.compile(r"nccl[A-Z]\w+")
+CUPTI = re.compile(r"cupti[A-Z]\w+")
 # Functions of NVIDIA's other libraries begin with "cu" too (cublasCreate); the driver's go on with a capital (cuInit).
 DRIVER = re.compile(r"cu[A-Z]\w+")
 OF_OTHERS = re.compile(r"cu(pti|blas|dnn|fft|rand|solver|sparse|File|dss)")
@@ -81,6 +82,14 @@ class Nccl:
     def refuses(self, name):
         code = self.library[name]()
         return code == 5 and self.library.ncclGetLastError(None).decode() == f"{name} is not offered by simulated GPUs"
+
+
+class Cupti:
+    def __init__(self, simulated):
+        self.library = ctypes.CDLL(next(simulated.glob("libcupti.so.*")))
+
+    def refuses(self, name):
+        return self.library[name]() == 27
 
 
 class Driver:
@@ -172,6 +181,11 @@ def main(libtorch, simulated):
         wanted = {name for name in called if NCCL.fullmatch(name)}
         check("LibTorch calls of NCCL: defined", wanted, defined.__contains__, 30)
         check_refusals("NCCL", refused(simulated / "libnccl.so.2", "nccl"), Nccl(simulated), 4)
+    if next(simulated.glob("libcupti.so.*"), None):
+        wanted = {name for name in called if CUPTI.fullmatch(name)}
+        check("LibTorch calls of CUPTI: defined", wanted, defined.__contains__, 20)
+        cupti = Cupti(simulated)
+        check_refusals("CUPTI", refused(cupti.library._name, "cupti"), cupti, 120)
 
 
 os.environ.setdefault("SIMULATE_GPUS", "1")

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+#include "cupti/batch.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "cupti/buffers.hpp"
+#include "cupti/kinds.hpp"
+
+namespace simulate_gpus::cupti {
+
+void Batch::add(DeviceRecord record) {
+  const std::scoped_lock lock(mutex_);
+  records_.push_back(std::move(record));
+}
+
+// Work that cannot be done yet throws, and is tried again: it has begun at the first time.
+std::function<void()> Batch::wrap(std::function<void()> work) {
+  const std::scoped_lock lock(mutex_);
+  ++works_left_;
+  return [batch = shared_from_this(), work = std::move(work)] {
+    batch->begin();
+    work();
+    batch->end();
+  };
+}
+
+void Batch::close() {
+  const std::scoped_lock lock(mutex_);
+  is_closed_ = true;
+  given_ = now();
+  write();
+}
+
+// What nobody has waited for until the recording ends would be later than the recording: it follows its call.
+void Batch::begin() {
+  const std::scoped_lock lock(mutex_);
+  begin_of_work_ = now();
+  if (begin_ == 0) begin_ = is_ending() ? given_ : begin_of_work_;
+}
+
+void Batch::end() {
+  const std::scoped_lock lock(mutex_);
+  --works_left_;
+  const std::uint64_t time = now();
+  end_ = is_ending() ? std::max({given_, begin_, end_}) + time - begin_of_work_ : time;
+  write();
+}
+
+// Several records share the time, as nobody knows which of them took how much.
+void Batch::write() {
+  if (!is_closed_ || works_left_ > 0 || records_.empty()) return;
+  if (begin_ == 0) begin_ = end_ = now();  // nothing was to be done
+  Block block = origin_.block();
+  const std::uint64_t each = (end_ - begin_) / records_.size();
+  for (DeviceRecord& record : std::exchange(records_, {})) {
+    add_with_times(block, std::move(record), begin_, begin_ + each);
+    begin_ += each;
+  }
+  if (is_any_enabled()) emit(block);
+}
+
+}  // namespace simulate_gpus::cupti

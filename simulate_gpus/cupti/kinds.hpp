@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+//
+// What the program wants to have recorded, and by which clock.
+#pragma once
+
+#include <cupti.h>
+
+#include <cstdint>
+
+#include "cupti/functions.hpp"
+
+namespace simulate_gpus::cupti {
+
+bool is_enabled(CUpti_ActivityKind kind);
+bool is_any_enabled();
+
+/// Whether calls of the function are recorded.
+bool is_recorded(const Function& function);
+
+/// Whether the program ends a recording at this moment, which streams must be through with.
+bool is_ending();
+
+/// In nanoseconds, by the program's clock.
+std::uint64_t now();
+
+/// How often the program has set a clock: times of different ones cannot be compared.
+std::uint32_t clock_number();
+
+/// Records nothing from now on.
+void disable_all();
+
+}  // namespace simulate_gpus::cupti

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "driver/refusal.hpp"
+#include "runtime/given.hpp"
 #include "runtime/interface.hpp"
 #include "runtime/settings.hpp"
 
@@ -30,11 +31,11 @@ CUresult load(CUmodule* module) {
   return CUDA_SUCCESS;
 }
 
-CUresult launch(const char* called, CUfunction function, CUstream stream) {
+CUresult launch(const char* called, CUfunction function, const LaunchSize& size, CUstream stream) {
   const ToldCall call(called);
   if (rehearses()) return CUDA_ERROR_NOT_SUPPORTED;
   if (settings().dry_run) {
-    tell_operation(stream, function->name);
+    tell_kernel(stream, function->name, size);
     submit(stream, [] {});
     return CUDA_SUCCESS;
   }
@@ -82,17 +83,25 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction, in
   return CUDA_SUCCESS;
 }
 
-CUresult cuLaunchKernel(CUfunction function, unsigned, unsigned, unsigned, unsigned, unsigned,
-                        unsigned, unsigned, CUstream stream, void**, void**) {
-  return launch(__func__, function, stream);
+CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                        CUstream stream, void**, void**) {
+  const LaunchSize size{{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes};
+  return launch(__func__, function, size, stream);
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void**, void**) {
-  return launch(__func__, function, config->hStream);
+  const LaunchSize size{{config->gridDimX, config->gridDimY, config->gridDimZ},
+                        {config->blockDimX, config->blockDimY, config->blockDimZ},
+                        config->sharedMemBytes};
+  return launch(__func__, function, size, config->hStream);
 }
 
-CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned, unsigned, unsigned, unsigned,
-                                   unsigned, unsigned, unsigned, CUstream stream, void**) {
-  return launch(__func__, function, stream);
+CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x, unsigned grid_y,
+                                   unsigned grid_z, unsigned block_x, unsigned block_y,
+                                   unsigned block_z, unsigned shared_bytes, CUstream stream,
+                                   void**) {
+  const LaunchSize size{{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes};
+  return launch(__func__, function, size, stream);
 }
 }

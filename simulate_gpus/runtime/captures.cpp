@@ -135,3 +135,27 @@ void simulate_gpus::record_submission(cudaStream_t handle,
        recording.given.size()});
   ++capture->steps[&stream].given;
 }
+
+void simulate_gpus::tell_operation(cudaStream_t stream, std::string_view name) {
+  tell_given(stream_of(stream), {.kind = Kind::operation, .name = name});
+}
+
+void simulate_gpus::tell_kernel(cudaStream_t stream, std::string_view name,
+                                const LaunchSize& size) {
+  tell_given(stream_of(stream), {.kind = Kind::operation, .name = name, .size = size});
+}
+
+void simulate_gpus::tell_collective(cudaStream_t stream, std::string_view name, std::uint64_t bytes,
+                                    std::string_view call) {
+  tell_given(stream_of(stream),
+             {.kind = Kind::collective, .name = name, .bytes = bytes, .call = call});
+}
+
+void simulate_gpus::tell_uses(cudaStream_t stream, std::string_view name,
+                              std::span<const MemoryRange> ranges) {
+  tell(&Tool::uses, stream_of(stream), name, ranges);
+}
+
+void simulate_gpus::tell_inner_wait(cudaStream_t stream) {
+  tell(&Tool::host_has_waited, HostWait{.stream = &stream_of(stream)});
+}

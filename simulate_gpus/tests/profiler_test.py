@@ -297,6 +297,16 @@ class DryRun(Base):
         self.assertEqual({event["cat"] for event in there.events} - {event["cat"] for event in here.events},
                          {"overhead", "cuda_driver", "gpu_memset"})  # of NVIDIA's libraries
 
+    def test_has_kernels_of_the_program(self):
+        square = torch.cuda.jiterator._create_jit_fn("template <typename T> T my_square(T x) { return x * x; }")
+        x = torch.ones(1000, device="cuda")
+        square(x)
+        trace = self.trace(record(lambda: square(x)))
+        kernel, = trace.of("kernel")
+        self.assertIn("my_square", kernel["name"])
+        self.assertEqual((trace.call(kernel), kernel["args"]["grid"][1:]), ("cuLaunchKernel", [1, 1]))
+        self.assertGreater(kernel["args"]["grid"][0] * kernel["args"]["block"][0], 0)
+
     def test_can_be_torn_down_and_begin_again(self):
         os.environ["TEARDOWN_CUPTI"] = "1"
         x = torch.ones(8, device="cuda")

@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <optional>
 
+#include "device_memory.hpp"
+
 namespace simulate_gpus {
 
 struct ReservedPlace {
@@ -20,5 +22,8 @@ std::optional<ReservedPlace> reserved_place(const void* address);
 
 /// Whether memory is mapped there, and may be used.
 bool is_mapped(const void* address, std::size_t bytes);
+
+/// What is mapped around the address without a gap, and may be used.
+std::optional<Extent> mapped_around(const void* address);
 
 }  // namespace simulate_gpus

@@ -18,7 +18,7 @@
 #include <vector>
 
 namespace simulate_gpus {
-namespace ptx [[gnu::visibility("default")]] {
+namespace [[gnu::visibility("default")]] ptx {
 
 // What becomes of an error in CUDA, by the name that cudaError_t has for it.
 enum class Kind {
@@ -26,6 +26,7 @@ enum class Kind {
   not_offered,  // cudaErrorNotSupported: a GPU takes it, the simulation does not
   not_found,  // cudaErrorSymbolNotFound: no kernel, no variable of that name, an unresolved function
   invalid_value,       // cudaErrorInvalidValue: a launch that does not fit the kernel
+  out_of_memory,       // cudaErrorMemoryAllocation
   illegal_address,     // cudaErrorIllegalAddress
   misaligned_address,  // cudaErrorMisalignedAddress
   assertion,           // cudaErrorAssert
@@ -122,7 +123,7 @@ class Module {
 // The PTX of one module. Its variables are allocated and filled at once, and released with it.
 std::shared_ptr<Module> load(std::string_view text, const Host& host);
 
-}  // namespace gnu::visibility("default")]]
+}  // namespace gnu::visibility("default")]]ptx
 }  // namespace simulate_gpus
 
 // The same for whoever opens the library: the caller owns the module. Throws: Error.

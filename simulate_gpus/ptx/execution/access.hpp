@@ -1,0 +1,47 @@
+// Where the host has what a lane of a warp addresses. Throws: LaneFault.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ptx/execution/warp.hpp"
+
+namespace simulate_gpus::ptx {
+
+struct Target {
+  Space space = Space::generic;
+  std::uint64_t address = 0;
+  std::size_t bytes = 0;
+  Access access = Access::read;
+};
+
+// Of shared, local, parameter and generic addresses within a window.
+std::byte* find_in_block(Warp& warp, const Target& target, int lane);
+[[noreturn]] void refuse_misaligned(const Target& target, int lane);
+
+inline std::byte* find(Warp& warp, const Target& target, int lane) {
+  if ((target.address & (target.bytes - 1)) != 0) refuse_misaligned(target, lane);
+  if ((target.space == Space::generic && target.address < shared_window) || target.space == Space::global ||
+      target.space == Space::constant)
+    return warp.memory.find(target.address, target.bytes, target.access, lane);
+  return find_in_block(warp, target, lane);
+}
+
+inline std::uint64_t address_of(const Warp& warp, const Instruction& instruction, Slot base, int lane) {
+  const std::uint64_t address = instruction.is_wide_address ? warp.lanes.get<std::uint64_t>(base, lane)
+                                                            : warp.lanes.get<std::uint32_t>(base, lane);
+  return address + static_cast<std::uint64_t>(instruction.immediate);
+}
+
+inline std::byte* find(Warp& warp, const Instruction& instruction, Slot base, Access access, int lane) {
+  const std::uint64_t address = address_of(warp, instruction, base, lane);
+  return find(warp, Target{instruction.space, address, instruction.bytes, access}, lane);
+}
+
+// Null, unless all lanes of a warp are next to each other there, from the first on, as they mostly are.
+std::byte* find_neighbours(Warp& warp, const Instruction& instruction, Slot base, Access access);
+
+// A text in the memory of the program, until its end.
+std::string text_at(Warp& warp, std::uint64_t address, int lane);
+
+}  // namespace simulate_gpus::ptx

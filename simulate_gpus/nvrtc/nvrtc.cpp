@@ -4,11 +4,13 @@
 // for the virtual one (compute_90), and the PTX is given where the program asks for machine code. Without nvrtc.h, which
 // few builds have: all functions take words.
 #include <cstddef>
-#include <cstring>
+#include <cstdlib>
+#include <filesystem>
 #include <mutex>
 #include <set>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "nvrtc/real_library.hpp"
@@ -65,6 +67,15 @@ bool make_virtual(std::string& option, bool is_value) {
   return true;
 }
 
+// LibTorch makes the folder where it keeps compiled kernels only where the environment does not name it, as simulate_gpus
+// does. It asks for the version before it looks for the folder.
+void make_kernel_cache() {
+  const char* const folder = std::getenv("PYTORCH_KERNEL_CACHE_PATH");
+  if (folder == nullptr || !std::string_view(folder).ends_with("/torch/simulated_kernels")) return;
+  std::error_code none;
+  std::filesystem::create_directories(folder, none);
+}
+
 }  // namespace
 
 #define SIMULATE_GPUS_FORWARD(function)                          \
@@ -78,6 +89,11 @@ const char* nvrtcGetErrorString(int code) {
   auto* const real =
       reinterpret_cast<const char* (*)(int)>(simulate_gpus::real_nvrtc("nvrtcGetErrorString"));
   return real ? real(code) : "NVRTC_ERROR_INTERNAL_ERROR";
+}
+
+int nvrtcVersion(int* major, int* minor) {
+  make_kernel_cache();
+  return ask("nvrtcVersion", major, minor);
 }
 
 int nvrtcCompileProgram(Program program, int count, const char* const* options) {
@@ -128,5 +144,4 @@ SIMULATE_GPUS_FORWARD(nvrtcGetProgramLogSize)
 SIMULATE_GPUS_FORWARD(nvrtcGetSupportedArchs)
 SIMULATE_GPUS_FORWARD(nvrtcSetFlowCallback)
 SIMULATE_GPUS_FORWARD(nvrtcSetPCHHeapSize)
-SIMULATE_GPUS_FORWARD(nvrtcVersion)
 }

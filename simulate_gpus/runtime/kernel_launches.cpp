@@ -76,6 +76,12 @@ std::vector<std::byte> parameters_of(const KernelLaunch& launch,
   return bytes;
 }
 
+std::string with_readable_name(std::string text, const KernelJob& job) {
+  const auto place = text.find(job.launch.kernel);
+  if (place != std::string::npos) text.replace(place, job.launch.kernel.size(), job.name);
+  return text;
+}
+
 void run(const KernelJob& job, std::vector<ptx::Touched>* touched = nullptr) {
   if (is_lost(job.device)) return;
   ptx::Launch launch = job.launch;
@@ -83,9 +89,10 @@ void run(const KernelJob& job, std::vector<ptx::Touched>* touched = nullptr) {
   try {
     job.module->launch(launch);
   } catch (const ptx::Error& error) {
-    const KernelError failed = error_of(error);
-    lose_device(job.device, failed.code, failed.what());
-    throw WorkFailure(failed.code, failed.what());
+    const cudaError_t code = error_of(error).code;
+    const std::string text = with_readable_name(error.what(), job);
+    lose_device(job.device, code, text);
+    throw WorkFailure(code, text);
   }
 }
 

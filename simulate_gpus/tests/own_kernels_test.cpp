@@ -228,8 +228,9 @@ TEST(OwnKernels, TellTheirAttributes) {
   };
   EXPECT_EQ(attribute("reversed", CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK), 64);
   EXPECT_EQ(attribute("add", CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK), 1024);
-  EXPECT_EQ(attribute("reversed", CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES), 4);
-  EXPECT_EQ(attribute("reversed", CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES), (48 << 10) - 4);
+  EXPECT_EQ(attribute("reversed", CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES), 16);
+  EXPECT_EQ(attribute("reversed", CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES),
+            (48 << 10) - 16);
   EXPECT_EQ(attribute("add", CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES), 8);
   EXPECT_EQ(attribute("add", CU_FUNC_ATTRIBUTE_PTX_VERSION), 75);
   std::size_t offset = 0, bytes = 0;
@@ -253,7 +254,7 @@ TEST(OwnKernels, SayWhatIsWrongWithThePtx) {
   std::array options{CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   std::array<void*, 2> values{log.data(), reinterpret_cast<void*>(log.size())};
   const std::string wrong =
-      ".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry f() { sing; }\n";
+      ".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry f( { ret; }\n";
   EXPECT_EQ(cuModuleLoadDataEx(&module, wrong.c_str(), 2, options.data(), values.data()),
             CUDA_ERROR_INVALID_PTX);
   EXPECT_NE(std::string(log.data()), "");

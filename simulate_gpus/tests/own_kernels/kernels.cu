@@ -22,11 +22,11 @@ __global__ void count(int* seen) {
 
 __global__ void __launch_bounds__(64) reversed(int* values) {
   extern __shared__ int room[];
-  __shared__ int shift;
-  if (threadIdx.x == 0) shift = 100;
+  __shared__ int shifts[2];
+  if (threadIdx.x < 2) shifts[threadIdx.x] = 100;
   room[threadIdx.x] = values[threadIdx.x];
   __syncthreads();
-  values[threadIdx.x] = room[blockDim.x - 1 - threadIdx.x] + shift;
+  values[threadIdx.x] = room[blockDim.x - 1 - threadIdx.x] + shifts[threadIdx.x % 2];
 }
 
 __global__ void write_at(int* values, long long place) { values[place] = 1; }

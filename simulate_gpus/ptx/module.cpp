@@ -18,7 +18,8 @@ constexpr std::uint32_t most_threads = 1024, most_depth = 64, most_rows = 65535;
 constexpr std::size_t most_shared_bytes = 232'448;
 
 bool is_in_device_memory(const VariableDeclaration& variable) {
-  return !variable.is_extern && (variable.space == Space::global || variable.space == Space::constant);
+  return !variable.is_extern &&
+         (variable.space == Space::global || variable.space == Space::constant);
 }
 
 std::uint64_t volume(const Dimensions& size) { return std::uint64_t{size.x} * size.y * size.z; }
@@ -60,7 +61,8 @@ class LoadedModule final : public Module {
 
   Variable variable(const std::string& name) const override {
     const auto address = addresses_.find(name);
-    if (address == addresses_.end()) throw Error(Kind::not_found, "the module has no variable " + name.substr(0, 200));
+    if (address == addresses_.end())
+      throw Error(Kind::not_found, "the module has no variable " + name.substr(0, 200));
     const VariableDeclaration& declared = source_.variables.at(name);
     return {address->second, declared.bytes, declared.space == Space::constant};
   }
@@ -90,8 +92,11 @@ class LoadedModule final : public Module {
     check(request, program);
     Launch checked = request;
     checked.parameters.resize(program.parameter_bytes);
-    LaunchState state{program, checked, host_, constants_, source_.files, program.shared_bytes + request.dynamic_shared_bytes};
-    const Allocation workspace = request.cooperative && host_.allocate ? host_.allocate(variable_alignment) : Allocation{};
+    LaunchState state{program,       checked,
+                      host_,         constants_,
+                      source_.files, program.shared_bytes + request.dynamic_shared_bytes};
+    const Allocation workspace =
+        request.cooperative && host_.allocate ? host_.allocate(variable_alignment) : Allocation{};
     if (workspace.host != nullptr) std::memset(workspace.host, 0, variable_alignment);
     state.workspace = workspace.begin;
     try {
@@ -112,17 +117,21 @@ class LoadedModule final : public Module {
     std::map<std::string, std::size_t> offsets;
     for (const auto& [name, variable] : source_.variables) {
       if (!is_in_device_memory(variable) || variable.space != space) continue;
-      const std::size_t alignment = std::max(variable.alignment, std::min(variable_alignment, std::max<std::size_t>(variable.bytes, 1)));
+      const std::size_t alignment =
+          std::max(variable.alignment,
+                   std::min(variable_alignment, std::max<std::size_t>(variable.bytes, 1)));
       bytes = (bytes + alignment - 1) / alignment * alignment;
       offsets[name] = bytes;
       bytes += std::max<std::size_t>(variable.bytes, 1);
     }
     if (bytes == 0) return;
     if (space == Space::constant && bytes > 65536)
-      throw Error(Kind::invalid_ptx, "the module has " + std::to_string(bytes) + " bytes of constants; GPUs have 65536");
+      throw Error(Kind::invalid_ptx, "the module has " + std::to_string(bytes) +
+                                         " bytes of constants; GPUs have 65536");
     memory = host_.allocate(bytes);
     if (memory.host == nullptr)
-      throw Error(Kind::out_of_memory, "the variables of a module need " + std::to_string(bytes) + " bytes of device memory");
+      throw Error(Kind::out_of_memory, "the variables of a module need " + std::to_string(bytes) +
+                                           " bytes of device memory");
     std::memset(memory.host, 0, bytes);
     for (const auto& [name, offset] : offsets) addresses_[name] = memory.begin + offset;
   }
@@ -134,13 +143,16 @@ class LoadedModule final : public Module {
 
   void initialize(const VariableDeclaration& variable) {
     std::byte* const place = host_place(variable);
-    if (!variable.initial.empty()) std::memcpy(place, variable.initial.data(), variable.initial.size());
+    if (!variable.initial.empty())
+      std::memcpy(place, variable.initial.data(), variable.initial.size());
     for (const VariableDeclaration::Reference& reference : variable.references) {
       const auto found = addresses_.find(reference.name);
       if (found == addresses_.end())
-        throw Error(source_.functions.contains(reference.name) ? Kind::not_offered : Kind::not_found,
-                    "PTX line " + std::to_string(variable.line) + ": " + variable.name.substr(0, 100) + " begins with the address of " +
-                        reference.name.substr(0, 100) + ", which is no variable of the module. Pointers to functions are not offered.");
+        throw Error(
+            source_.functions.contains(reference.name) ? Kind::not_offered : Kind::not_found,
+            "PTX line " + std::to_string(variable.line) + ": " + variable.name.substr(0, 100) +
+                " begins with the address of " + reference.name.substr(0, 100) +
+                ", which is no variable of the module. Pointers to functions are not offered.");
       const std::uint64_t address = found->second + static_cast<std::uint64_t>(reference.added);
       std::memcpy(place + reference.offset, &address, sizeof address);
     }
@@ -155,7 +167,8 @@ class LoadedModule final : public Module {
     const std::scoped_lock lock(mutex_);
     const auto found = programs_.find(kernel);
     if (found != programs_.end()) return *found->second;
-    if (!has_kernel(kernel)) throw Error(Kind::not_found, "the module has no kernel " + kernel.substr(0, 200));
+    if (!has_kernel(kernel))
+      throw Error(Kind::not_found, "the module has no kernel " + kernel.substr(0, 200));
     auto program = std::make_unique<Program>(lower_kernel(source_, addresses_, kernel));
     return *programs_.emplace(kernel, std::move(program)).first->second;
   }
@@ -166,15 +179,22 @@ class LoadedModule final : public Module {
       throw Error(Kind::invalid_value, "kernel " + request.kernel.substr(0, 100) + ": " + why);
     };
     const std::uint32_t most = function.max_threads != 0 ? function.max_threads : most_threads;
-    if (volume(request.grid) == 0 || volume(request.block) == 0) refuse("a grid or a block without threads");
-    if (request.grid.x > 0x7FFFFFFF || request.grid.y > most_rows || request.grid.z > most_rows) refuse("a grid that is too large");
-    if (request.block.x > most_threads || request.block.y > most_threads || request.block.z > most_depth || volume(request.block) > most)
-      refuse("a block of " + std::to_string(volume(request.block)) + " threads; it may have " + std::to_string(most));
-    if (program.shared_bytes + request.dynamic_shared_bytes > most_shared_bytes) refuse("more shared memory than a block has");
+    if (volume(request.grid) == 0 || volume(request.block) == 0)
+      refuse("a grid or a block without threads");
+    if (request.grid.x > 0x7FFFFFFF || request.grid.y > most_rows || request.grid.z > most_rows)
+      refuse("a grid that is too large");
+    if (request.block.x > most_threads || request.block.y > most_threads ||
+        request.block.z > most_depth || volume(request.block) > most)
+      refuse("a block of " + std::to_string(volume(request.block)) + " threads; it may have " +
+             std::to_string(most));
+    if (program.shared_bytes + request.dynamic_shared_bytes > most_shared_bytes)
+      refuse("more shared memory than a block has");
     if (request.parameters.size() < program.parameter_bytes)
-      refuse(std::to_string(request.parameters.size()) + " bytes of parameters; it has " + std::to_string(program.parameter_bytes));
+      refuse(std::to_string(request.parameters.size()) + " bytes of parameters; it has " +
+             std::to_string(program.parameter_bytes));
     const std::uint32_t* const required = function.required_threads;
-    if (required[0] != 0 && (required[0] != request.block.x || required[1] != request.block.y || required[2] != request.block.z))
+    if (required[0] != 0 && (required[0] != request.block.x || required[1] != request.block.y ||
+                             required[2] != request.block.z))
       refuse("a block of another size than .reqntid asks for");
   }
 
@@ -194,10 +214,13 @@ class LoadedModule final : public Module {
 
 }  // namespace
 
-std::shared_ptr<Module> load(std::string_view text, const Host& host) { return std::make_shared<LoadedModule>(text, host); }
+std::shared_ptr<Module> load(std::string_view text, const Host& host) {
+  return std::make_shared<LoadedModule>(text, host);
+}
 
 }  // namespace simulate_gpus::ptx
 
-simulate_gpus::ptx::Module* simulate_gpus_ptx_load(const char* text, std::size_t bytes, const simulate_gpus::ptx::Host& host) {
+simulate_gpus::ptx::Module* simulate_gpus_ptx_load(const char* text, std::size_t bytes,
+                                                   const simulate_gpus::ptx::Host& host) {
   return new simulate_gpus::ptx::LoadedModule(std::string_view(text, bytes), host);
 }

@@ -21,19 +21,22 @@ std::byte* find_in_block(Warp& warp, const Target& target, int lane);
 
 inline std::byte* find(Warp& warp, const Target& target, int lane) {
   if ((target.address & (target.bytes - 1)) != 0) refuse_misaligned(target, lane);
-  if ((target.space == Space::generic && target.address < shared_window) || target.space == Space::global ||
-      target.space == Space::constant)
+  if ((target.space == Space::generic && target.address < shared_window) ||
+      target.space == Space::global || target.space == Space::constant)
     return warp.memory.find(target.address, target.bytes, target.access, lane);
   return find_in_block(warp, target, lane);
 }
 
-inline std::uint64_t address_of(const Warp& warp, const Instruction& instruction, Slot base, int lane) {
-  const std::uint64_t address = instruction.is_wide_address ? warp.lanes.get<std::uint64_t>(base, lane)
-                                                            : warp.lanes.get<std::uint32_t>(base, lane);
+inline std::uint64_t address_of(const Warp& warp, const Instruction& instruction, Slot base,
+                                int lane) {
+  const std::uint64_t address = instruction.is_wide_address
+                                    ? warp.lanes.get<std::uint64_t>(base, lane)
+                                    : warp.lanes.get<std::uint32_t>(base, lane);
   return address + static_cast<std::uint64_t>(instruction.immediate);
 }
 
-inline std::byte* find(Warp& warp, const Instruction& instruction, Slot base, Access access, int lane) {
+inline std::byte* find(Warp& warp, const Instruction& instruction, Slot base, Access access,
+                       int lane) {
   const std::uint64_t address = address_of(warp, instruction, base, lane);
   return find(warp, Target{instruction.space, address, instruction.bytes, access}, lane);
 }

@@ -12,20 +12,25 @@ namespace {
 constexpr std::size_t file_alignment = 64;
 
 std::string place_text(const Dimensions& place) {
-  return "(" + std::to_string(place.x) + ", " + std::to_string(place.y) + ", " + std::to_string(place.z) + ")";
+  return "(" + std::to_string(place.x) + ", " + std::to_string(place.y) + ", " +
+         std::to_string(place.z) + ")";
 }
 
-std::string shortened_name(const std::string& name) { return name.size() <= 80 ? name : name.substr(0, 80) + "..."; }
+std::string shortened_name(const std::string& name) {
+  return name.size() <= 80 ? name : name.substr(0, 80) + "...";
+}
 
 // The last part of a path, which is what a line of a text has room for.
 std::string file_name(const std::string& path) { return path.substr(path.find_last_of('/') + 1); }
 
-[[noreturn]] void raise(const Warp& warp, Kind kind, const std::string& what, int lane, std::int32_t pc) {
+[[noreturn]] void raise(const Warp& warp, Kind kind, const std::string& what, int lane,
+                        std::int32_t pc) {
   const Program& program = warp.block->launch.program;
   const Instruction& instruction = program.code[static_cast<std::size_t>(pc)];
   const Dimensions thread = thread_of(warp, lane);
-  std::string text = "kernel " + shortened_name(program.kernel) + ", block " + place_text(warp.block->index) + ", thread " +
-                     place_text(thread) + ": " + what + " (PTX line " + std::to_string(instruction.line);
+  std::string text = "kernel " + shortened_name(program.kernel) + ", block " +
+                     place_text(warp.block->index) + ", thread " + place_text(thread) + ": " +
+                     what + " (PTX line " + std::to_string(instruction.line);
   const auto file = warp.block->launch.files.find(instruction.place.file);
   if (instruction.place.line != 0 && file != warp.block->launch.files.end())
     text += ", " + file_name(file->second) + ":" + std::to_string(instruction.place.line);
@@ -34,7 +39,8 @@ std::string file_name(const std::string& path) { return path.substr(path.find_la
 
 void fill_constants(const Program& program, const Lanes& lanes) {
   for (const auto& [slot, bits] : program.constants)
-    for (int lane = 0; lane < lane_count; ++lane) lanes.put(slot, lane, static_cast<std::uint32_t>(bits));
+    for (int lane = 0; lane < lane_count; ++lane)
+      lanes.put(slot, lane, static_cast<std::uint32_t>(bits));
   for (const auto& [slot, bits] : program.wide_constants)
     for (int lane = 0; lane < lane_count; ++lane) lanes.put(slot, lane, bits);
 }
@@ -43,8 +49,10 @@ void fill_specials(const Program& program, const Warp& warp) {
   for (const Special& special : program.specials) {
     for (int lane = 0; lane < lane_count; ++lane) {
       const std::uint64_t value = special_value(warp, special.name, lane);
-      if (special.is_wide) warp.lanes.put(special.slot, lane, value);
-      else warp.lanes.put(special.slot, lane, static_cast<std::uint32_t>(value));
+      if (special.is_wide)
+        warp.lanes.put(special.slot, lane, value);
+      else
+        warp.lanes.put(special.slot, lane, static_cast<std::uint32_t>(value));
     }
   }
 }
@@ -66,8 +74,10 @@ void begin_warp(Warp& warp, std::size_t threads) {
     const int lane = std::countr_zero(warp.alive);
     const bool is_gathering = (warp.gathering >> lane & 1) != 0;
     const std::int32_t pc = warp.lane_pc[static_cast<std::size_t>(lane)] - (is_gathering ? 0 : 1);
-    const std::string instruction = block.launch.program.code[static_cast<std::size_t>(pc)].statement->text();
-    raise(warp, Kind::timeout, "an endless wait: " + instruction + " waits for threads that never come to it", lane, pc);
+    const std::string instruction =
+        block.launch.program.code[static_cast<std::size_t>(pc)].statement->text();
+    raise(warp, Kind::timeout,
+          "an endless wait: " + instruction + " waits for threads that never come to it", lane, pc);
   }
   throw Error(Kind::timeout, "an endless wait");
 }
@@ -96,7 +106,8 @@ void allocate_block(Block& block) {
 
 void begin_block(Block& block, std::uint64_t number) {
   const Dimensions grid = block.launch.request.grid;
-  block.index = {static_cast<std::uint32_t>(number % grid.x), static_cast<std::uint32_t>(number / grid.x % grid.y),
+  block.index = {static_cast<std::uint32_t>(number % grid.x),
+                 static_cast<std::uint32_t>(number / grid.x % grid.y),
                  static_cast<std::uint32_t>(number / grid.x / grid.y)};
   block.alive = block.threads;
   block.turns = 0;

@@ -21,12 +21,15 @@ std::uint32_t arrived_threads(const Block& block, const Barrier& barrier) {
 
 bool is_complete(const Block& block, const Barrier& barrier) {
   if (barrier.expected != 0) return arrived_threads(block, barrier) >= barrier.expected;
-  return std::ranges::all_of(block.warps,
-                             [&](const Warp& warp) { return (warp.alive & ~barrier.arrived[warp.number]) == 0; });
+  return std::ranges::all_of(block.warps, [&](const Warp& warp) {
+    return (warp.alive & ~barrier.arrived[warp.number]) == 0;
+  });
 }
 
 void try_release(Block& block, Barrier& barrier) {
-  if (barrier.arrived.empty() || std::ranges::all_of(barrier.arrived, [](Mask mask) { return mask == 0; })) return;
+  if (barrier.arrived.empty() ||
+      std::ranges::all_of(barrier.arrived, [](Mask mask) { return mask == 0; }))
+    return;
   if (!is_complete(block, barrier)) return;
   barrier.released_votes = barrier.votes;
   barrier.released_voters = barrier.voters;
@@ -43,7 +46,9 @@ void put_votes(Warp& warp, const Instruction& instruction, int lane, const Barri
     warp.lanes.put(result, lane, barrier.released_votes);
     return;
   }
-  const bool truth = instruction.mode == barrier_and ? barrier.released_votes == barrier.released_voters : barrier.released_votes != 0;
+  const bool truth = instruction.mode == barrier_and
+                         ? barrier.released_votes == barrier.released_voters
+                         : barrier.released_votes != 0;
   warp.lanes.put_predicate(result, Mask{1} << lane, truth ? all_lanes : 0);
 }
 
@@ -54,13 +59,17 @@ void arrive_at_barrier(Warp& warp, const Instruction& instruction, Mask lanes) {
   const int first = std::countr_zero(lanes);
   const std::uint32_t number = warp.lanes.get<std::uint32_t>(instruction.slots[0], first);
   if (number >= block.barriers.size())
-    throw LaneFault{Kind::launch_failure, "a barrier has the number " + std::to_string(number) + "; there are 16", first};
+    throw LaneFault{Kind::launch_failure,
+                    "a barrier has the number " + std::to_string(number) + "; there are 16", first};
   Barrier& barrier = block.barriers[number];
   barrier.arrived.resize(block.warps.size());
-  barrier.expected = instruction.slots[1] == no_slot ? 0 : warp.lanes.get<std::uint32_t>(instruction.slots[1], first);
+  barrier.expected = instruction.slots[1] == no_slot
+                         ? 0
+                         : warp.lanes.get<std::uint32_t>(instruction.slots[1], first);
   if (instruction.mode >= barrier_popc) {
     const Mask read = warp.lanes.predicate(instruction.slots[3]);
-    barrier.votes += static_cast<std::uint32_t>(std::popcount((instruction.negated ? ~read : read) & lanes));
+    barrier.votes +=
+        static_cast<std::uint32_t>(std::popcount((instruction.negated ? ~read : read) & lanes));
     barrier.voters += static_cast<std::uint32_t>(std::popcount(lanes));
   }
   barrier.arrived[warp.number] |= lanes;
@@ -99,7 +108,8 @@ bool run_together(Warp& warp, const Instruction& instruction, Mask lanes) {
   Mask there = lanes;
   each_lane(warp.gathering, [&](int lane) {
     const std::int32_t other = warp.lane_pc[static_cast<std::size_t>(lane)];
-    const bool meets = instruction.flow == Flow::meet && code[static_cast<std::size_t>(other)].flow == Flow::meet;
+    const bool meets =
+        instruction.flow == Flow::meet && code[static_cast<std::size_t>(other)].flow == Flow::meet;
     if (other == pc || meets) there |= Mask{1} << lane;
   });
   each_lane(lanes, [&](int lane) { warp.lane_pc[static_cast<std::size_t>(lane)] = pc; });
@@ -111,7 +121,8 @@ bool run_together(Warp& warp, const Instruction& instruction, Mask lanes) {
     };
     const Mask members = mask_of(std::countr_zero(left));
     Mask group = 0;
-    each_lane(left, [&](int lane) { group |= static_cast<Mask>(mask_of(lane) == members) << lane; });
+    each_lane(left,
+              [&](int lane) { group |= static_cast<Mask>(mask_of(lane) == members) << lane; });
     left &= ~group;
     if ((members & warp.alive & ~group) != 0) continue;
     instruction.run(warp, instruction, group);

@@ -60,7 +60,8 @@ const Format& format_of(Type type) {
 
 std::uint64_t encode(const Format& format, bool is_negative, std::uint64_t whole, int exponent,
                      Rounding rounding, bool finite) {
-  const std::uint64_t sign = std::uint64_t{is_negative} << (format.exponent_bits + format.fraction_bits);
+  const std::uint64_t sign = std::uint64_t{is_negative}
+                             << (format.exponent_bits + format.fraction_bits);
   if (whole == 0) return sign;
   const int lowest = 1 - format.bias();
   const int top = std::max(exponent + static_cast<int>(std::bit_width(whole)) - 1, lowest);
@@ -79,9 +80,11 @@ std::uint64_t encode(const Format& format, bool is_negative, std::uint64_t whole
   }
   if (rounds_up(kept, rest, half, is_negative, rounding)) ++kept;
   kept <<= format.cleared_bits;
-  const std::uint64_t bits = (static_cast<std::uint64_t>(top + format.bias() - 1) << format.fraction_bits) + kept;
+  const std::uint64_t bits =
+      (static_cast<std::uint64_t>(top + format.bias() - 1) << format.fraction_bits) + kept;
   if (bits <= format.largest) return sign | bits;
-  const bool is_inward = rounding == Rounding::zero || (rounding == Rounding::down && !is_negative) ||
+  const bool is_inward = rounding == Rounding::zero ||
+                         (rounding == Rounding::down && !is_negative) ||
                          (rounding == Rounding::up && is_negative);
   if (finite || is_inward) return sign | format.largest;
   if (!format.has_infinity) return sign | format.nan;
@@ -95,7 +98,8 @@ std::uint64_t encode(const Format& format, double value, Rounding rounding, bool
   const int field = static_cast<int>(bits >> 52 & 0x7FF);
   const std::uint64_t fraction = bits & 0xFFFFFFFFFFFFF;
   if (field == 0x7FF) {
-    const std::uint64_t sign = std::uint64_t{is_negative} << (format.exponent_bits + format.fraction_bits);
+    const std::uint64_t sign = std::uint64_t{is_negative}
+                               << (format.exponent_bits + format.fraction_bits);
     if (finite) return sign | format.largest;
     if (!format.has_infinity) return sign | format.nan;
     return sign | (((std::uint64_t{1} << format.exponent_bits) - 1) << format.fraction_bits);
@@ -105,7 +109,8 @@ std::uint64_t encode(const Format& format, double value, Rounding rounding, bool
 }
 
 double decode(const Format& format, std::uint64_t bits) {
-  const std::uint64_t magnitude = bits & ((std::uint64_t{1} << (format.exponent_bits + format.fraction_bits)) - 1);
+  const std::uint64_t magnitude =
+      bits & ((std::uint64_t{1} << (format.exponent_bits + format.fraction_bits)) - 1);
   const bool is_negative = (bits >> (format.exponent_bits + format.fraction_bits) & 1) != 0;
   const int field = static_cast<int>(magnitude >> format.fraction_bits);
   const std::uint64_t fraction = magnitude & ((std::uint64_t{1} << format.fraction_bits) - 1);
@@ -113,10 +118,13 @@ double decode(const Format& format, std::uint64_t bits) {
   if (!format.has_infinity && magnitude == format.nan) {
     value = std::numeric_limits<double>::quiet_NaN();
   } else if (format.has_infinity && field == (1 << format.exponent_bits) - 1) {
-    value = fraction == 0 ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
+    value = fraction == 0 ? std::numeric_limits<double>::infinity()
+                          : std::numeric_limits<double>::quiet_NaN();
   } else {
-    const std::uint64_t whole = field == 0 ? fraction : fraction | std::uint64_t{1} << format.fraction_bits;
-    value = std::ldexp(static_cast<double>(whole), std::max(field, 1) - format.bias() - format.fraction_bits);
+    const std::uint64_t whole =
+        field == 0 ? fraction : fraction | std::uint64_t{1} << format.fraction_bits;
+    value = std::ldexp(static_cast<double>(whole),
+                       std::max(field, 1) - format.bias() - format.fraction_bits);
   }
   return is_negative ? -value : value;
 }

@@ -7,7 +7,13 @@
 
 namespace simulate_gpus::ptx {
 
-enum class Rounding : std::uint8_t { nearest, zero, down, up, away };  // rn rz rm rp; rna: ties away from zero
+enum class Rounding : std::uint8_t {
+  nearest,
+  zero,
+  down,
+  up,
+  away
+};  // rn rz rm rp; rna: ties away from zero
 
 struct Format {
   int exponent_bits = 0, fraction_bits = 0;

@@ -24,10 +24,10 @@ enum class Flow : std::uint8_t {
   branch,          // to targets[0]
   indexed_branch,  // to targets[slots[0]]
   exit,
-  barrier,    // of the block
-  together,   // waits for the lanes of the mask in slots[0], then runs
-  meet,       // the same, and lanes may wait at another such instruction: bar.warp.sync
-  pause,      // runs, then it is another warp's turn
+  barrier,   // of the block
+  together,  // waits for the lanes of the mask in slots[0], then runs
+  meet,      // the same, and lanes may wait at another such instruction: bar.warp.sync
+  pause,     // runs, then it is another warp's turn
 };
 
 // Modifiers that the semantics of several instructions share.
@@ -37,10 +37,14 @@ struct Rules {
   bool nan = false;          // .NaN: a NaN in, a NaN out
   bool xorsign_abs = false;  // the magnitude of the smaller or larger, with the product's sign
   bool to_integer = false;   // .rni and its like
-  bool oob = false;          // an operand that is the NaN for "out of bounds" counts as zero
 };
 
-enum class Combination : std::uint8_t { none, conjunction, disjunction, exclusive };  // of predicates
+enum class Combination : std::uint8_t {
+  none,
+  conjunction,
+  disjunction,
+  exclusive
+};  // of predicates
 
 struct Instruction {
   Handler run = nullptr;
@@ -54,7 +58,7 @@ struct Instruction {
   bool negated = false;          // a predicate that is read
   bool is_wide_address = false;  // 64 bits
   std::uint8_t mode = 0, count = 0;
-  std::uint8_t bytes = 0;        // of an access, all of its parts
+  std::uint8_t bytes = 0;  // of an access, all of its parts
   Type type = Type::none, other_type = Type::none;
   std::int64_t immediate = 0, second_immediate = 0;
   std::vector<std::int32_t> targets = {};

@@ -37,7 +37,8 @@ struct Lanes {
 
   template <class T>
   T get(Slot slot, int lane) const {
-    const std::byte* const place = file + slot + static_cast<std::size_t>(lane) * lane_bytes(8 * sizeof(T));
+    const std::byte* const place =
+        file + slot + static_cast<std::size_t>(lane) * lane_bytes(8 * sizeof(T));
     if constexpr (sizeof(T) < 4) {
       std::uint32_t bits;
       std::memcpy(&bits, place, 4);
@@ -55,7 +56,8 @@ struct Lanes {
   // Narrow integers fill their 4 bytes with their sign, or with zeros.
   template <class T>
   void put(Slot slot, int lane, T value) const {
-    std::byte* const place = file + slot + static_cast<std::size_t>(lane) * lane_bytes(8 * sizeof(T));
+    std::byte* const place =
+        file + slot + static_cast<std::size_t>(lane) * lane_bytes(8 * sizeof(T));
     if constexpr (sizeof(T) < 4 && std::is_integral_v<T>) {
       const auto wide = static_cast<std::int32_t>(value);
       std::memcpy(place, &wide, 4);

@@ -12,7 +12,8 @@ namespace simulate_gpus::ptx {
 namespace {
 
 // A block runs until it ends, or for so many turns of its warps: it may wait for blocks that have not begun.
-constexpr std::uint64_t turns_alone = 64, instructions_of_a_turn = 50'000, instructions_in_turns = 5'000;
+constexpr std::uint64_t turns_alone = 64, instructions_of_a_turn = 50'000,
+                        instructions_in_turns = 5'000;
 constexpr std::uint64_t most_resident = 2'112;  // 132 multiprocessors have 16 blocks each
 
 // The host's own arithmetic: denormals count, and the nearest number is taken, whatever the program has set.
@@ -32,7 +33,8 @@ class UsualArithmetic {
 
 class Blocks {
  public:
-  explicit Blocks(LaunchState& launch) : launch_(launch), is_cooperative_(launch.request.cooperative) {
+  explicit Blocks(LaunchState& launch)
+      : launch_(launch), is_cooperative_(launch.request.cooperative) {
     const Dimensions grid = launch.request.grid;
     count_ = std::uint64_t{grid.x} * grid.y * grid.z;
   }
@@ -44,8 +46,10 @@ class Blocks {
     const UsualArithmetic arithmetic;
     try {
       while (std::unique_ptr<Block> block = next()) {
-        if (run(*block)) end(std::move(block));
-        else suspend(std::move(block));
+        if (run(*block))
+          end(std::move(block));
+        else
+          suspend(std::move(block));
       }
     } catch (...) {
       const std::scoped_lock lock(launch_.mutex);
@@ -62,7 +66,8 @@ class Blocks {
     {
       const std::scoped_lock lock(launch_.mutex);
       if (launch_.stopped) return nullptr;
-      const bool may_begin = begun_ < count_ && (is_cooperative_ || suspended_.size() < most_resident);
+      const bool may_begin =
+          begun_ < count_ && (is_cooperative_ || suspended_.size() < most_resident);
       if (!may_begin) {
         if (suspended_.empty()) return nullptr;
         block = std::move(suspended_.front());
@@ -111,7 +116,9 @@ class Blocks {
 
 void run_launch(LaunchState& launch) {
   Blocks blocks(launch);
-  const std::uint64_t wanted = launch.request.threads != 0 ? launch.request.threads : std::max(1U, std::thread::hardware_concurrency());
+  const std::uint64_t wanted = launch.request.threads != 0
+                                   ? launch.request.threads
+                                   : std::max(1U, std::thread::hardware_concurrency());
   const auto threads = static_cast<std::size_t>(std::min(wanted, blocks.count()));
   {
     std::vector<std::jthread> helpers;

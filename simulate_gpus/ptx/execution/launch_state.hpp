@@ -19,14 +19,15 @@ struct LaunchState {
   const Program& program;
   const Launch& request;
   const Host& host;
-  Allocation constants = {};  // of the module: a kernel may not write them
+  Allocation constants = {};                // of the module: a kernel may not write them
   const std::map<int, std::string>& files;  // of the source, for lines of faults
-  std::size_t shared_bytes = 0;   // static and dynamic
-  std::uint64_t workspace = 0;    // where the blocks of a cooperative launch wait for each other
+  std::size_t shared_bytes = 0;             // static and dynamic
+  std::uint64_t workspace = 0;  // where the blocks of a cooperative launch wait for each other
 
-  std::atomic<bool> stopped = false;      // a block has failed
-  std::atomic<std::uint64_t> writes = 0;  // grows whenever a lane may have changed what another one waits for
-  std::mutex mutex = {};                  // of what follows
+  std::atomic<bool> stopped = false;  // a block has failed
+  std::atomic<std::uint64_t> writes =
+      0;                  // grows whenever a lane may have changed what another one waits for
+  std::mutex mutex = {};  // of what follows
   std::exception_ptr failure = {};
   struct Range {
     std::uint64_t begin = ~std::uint64_t{0}, end = 0;

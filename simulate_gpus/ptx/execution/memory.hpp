@@ -37,7 +37,8 @@ class GlobalMemory {
   std::byte* find(std::uint64_t address, std::size_t bytes, Access access, int lane) {
     const Known& last = known_[0];
     const std::uint64_t offset = address - last.begin;
-    if (offset < last.bytes && bytes <= last.bytes - offset && (access == Access::read || last.may_write))
+    if (offset < last.bytes && bytes <= last.bytes - offset &&
+        (access == Access::read || last.may_write))
       return last.host + offset;
     return find_slowly(address, bytes, access, lane);
   }

@@ -18,7 +18,9 @@ void park(Warp& warp, Mask lanes, std::int32_t pc) {
 
 std::int32_t lowest_pc(const Warp& warp) {
   std::int32_t lowest = std::numeric_limits<std::int32_t>::max();
-  each_lane(warp.ready, [&](int lane) { lowest = std::min(lowest, warp.lane_pc[static_cast<std::size_t>(lane)]); });
+  each_lane(warp.ready, [&](int lane) {
+    lowest = std::min(lowest, warp.lane_pc[static_cast<std::size_t>(lane)]);
+  });
   return lowest;
 }
 
@@ -51,7 +53,8 @@ void branch(Warp& warp, const Instruction& instruction, Mask taken) {
 void branch_by_index(Warp& warp, const Instruction& instruction, Mask taken) {
   const auto last = static_cast<std::uint32_t>(instruction.targets.size() - 1);
   each_lane(taken, [&](int lane) {
-    const std::uint32_t index = std::min(warp.lanes.get<std::uint32_t>(instruction.slots[0], lane), last);
+    const std::uint32_t index =
+        std::min(warp.lanes.get<std::uint32_t>(instruction.slots[0], lane), last);
     park(warp, Mask{1} << lane, instruction.targets[index]);
   });
   park(warp, warp.running, warp.pc + 1);
@@ -126,8 +129,10 @@ bool run_warp(Warp& warp, std::uint64_t budget) {
   const Instruction* const code = warp.block->launch.program.code.data();
   const std::uint64_t end = warp.steps + budget;
   bool has_progress = false;
-  int apart = 0, ahead = 0;  // how long these lanes have run while others could; how long they still may
-  std::int32_t next = std::numeric_limits<std::int32_t>::max();  // where the lowest of the other lanes is
+  int apart = 0,
+      ahead = 0;  // how long these lanes have run while others could; how long they still may
+  std::int32_t next =
+      std::numeric_limits<std::int32_t>::max();  // where the lowest of the other lanes is
   Mask known_ready = 0;
   while (warp.steps < end) {
     if (warp.running == 0) {

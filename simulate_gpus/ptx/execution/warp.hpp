@@ -48,9 +48,9 @@ struct Warp {
   std::size_t number = 0;  // in its block
   int first_thread = 0;
 
-  Mask alive = 0;    // has not ended
-  Mask running = 0;  // the lanes that run, all at `pc`
-  Mask ready = 0;    // those that could run, each at its own lane_pc
+  Mask alive = 0;                      // has not ended
+  Mask running = 0;                    // the lanes that run, all at `pc`
+  Mask ready = 0;                      // those that could run, each at its own lane_pc
   Mask at_barrier = 0, gathering = 0;  // those that wait
   std::int32_t pc = 0;
   std::array<std::int32_t, lane_count> lane_pc = {};

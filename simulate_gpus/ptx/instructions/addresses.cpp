@@ -39,7 +39,8 @@ void lower_cvta(Lowering& lowering) {
   const bool is_to = lowering.take("to");
   const std::uint64_t window = window_of(lowering, take_space(lowering));
   const Type type = lowering.take_type();
-  const Handler handler = bits_of(type) == 64 ? convert_address<std::uint64_t> : convert_address<std::uint32_t>;
+  const Handler handler =
+      bits_of(type) == 64 ? convert_address<std::uint64_t> : convert_address<std::uint32_t>;
   if (bits_of(type) < 32 || !is_integer(type)) lowering.invalid("it needs u64");
   lowering.expect_operands(2, 2);
   lowering.emit(handler, {lowering.target(0, type), lowering.source(1, type)}).immediate =
@@ -74,7 +75,8 @@ void isspacep(Warp& warp, const Instruction& instruction, Mask mask) {
 
 void lower_isspacep(Lowering& lowering) {
   const Space space = take_space(lowering);
-  lowering.emit(isspacep, {lowering.target(0, Type::pred), lowering.source(1, Type::u64)}).space = space;
+  lowering.emit(isspacep, {lowering.target(0, Type::pred), lowering.source(1, Type::u64)}).space =
+      space;
 }
 
 constexpr Opcode address_table[] = {

@@ -28,9 +28,11 @@ void apply(Warp& warp, const Instruction& instruction, Mask mask) {
   const Slot* const slots = instruction.slots.data();
   [&]<std::size_t... Number>(std::index_sequence<Number...>) {
     const Slot source[] = {slots[Number + 1]...};
-    for_lanes<Result>(lanes, slots[0], mask,
-                      [&](int lane) { return static_cast<Result>(F()(lanes.get<Sources>(source[Number], lane)...)); });
-  }(std::index_sequence_for<Sources...>());
+    for_lanes<Result>(lanes, slots[0], mask, [&](int lane) {
+      return static_cast<Result>(F()(lanes.get<Sources>(source[Number], lane)...));
+    });
+  }
+  (std::index_sequence_for<Sources...>());
 }
 
 // The same of a function that also takes the instruction: it has modifiers that are rare.
@@ -40,10 +42,12 @@ void apply_with(Warp& warp, const Instruction& instruction, Mask mask) {
   const Slot* const slots = instruction.slots.data();
   [&]<std::size_t... Number>(std::index_sequence<Number...>) {
     each_lane(mask, [&](int lane) {
-      lanes.put<Result>(slots[0], lane,
-                        static_cast<Result>(F()(instruction, lanes.get<Sources>(slots[Number + 1], lane)...)));
+      lanes.put<Result>(
+          slots[0], lane,
+          static_cast<Result>(F()(instruction, lanes.get<Sources>(slots[Number + 1], lane)...)));
     });
-  }(std::index_sequence_for<Sources...>());
+  }
+  (std::index_sequence_for<Sources...>());
 }
 
 // What the visitor, a template of a type, has for u16, s16, u32, s32, u64, s64 (b types are read as u); null for others.
@@ -75,7 +79,9 @@ class RoundingScope {
  public:
   explicit RoundingScope(Rounding rounding) : is_nearest_(rounding == Rounding::nearest) {
     if (is_nearest_) return;
-    std::fesetround(rounding == Rounding::zero ? FE_TOWARDZERO : rounding == Rounding::up ? FE_UPWARD : FE_DOWNWARD);
+    std::fesetround(rounding == Rounding::zero ? FE_TOWARDZERO
+                    : rounding == Rounding::up ? FE_UPWARD
+                                               : FE_DOWNWARD);
   }
   RoundingScope(const RoundingScope&) = delete;
   RoundingScope& operator=(const RoundingScope&) = delete;

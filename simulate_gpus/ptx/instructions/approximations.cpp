@@ -18,7 +18,6 @@ struct ApproxCos { template <class C> C operator()(C a) const { return std::cos(
 struct ApproxLg2 { template <class C> C operator()(C a) const { return std::log2(a); } };
 struct ApproxEx2 { template <class C> C operator()(C a) const { return std::exp2(a); } };
 struct ApproxTanh { template <class C> C operator()(C a) const { return std::tanh(a); } };
-struct FullDiv { float operator()(float a, float b) const { return a / b; } };
 // clang-format on
 struct ApproxRsqrt {
   template <class C>
@@ -26,21 +25,27 @@ struct ApproxRsqrt {
     return static_cast<C>(1 / std::sqrt(static_cast<double>(a)));
   }
 };
-// By |b| above 2^126 the quotient of a finite number is zero, and of an infinite one NaN.
-struct ApproxDiv {
-  float operator()(float a, float b) const {
-    if (std::abs(b) > 0x1p126F && std::isfinite(b)) {
-      if (std::isinf(a)) return std::numeric_limits<float>::quiet_NaN();
-      return std::copysign(0.0F, std::signbit(a) == std::signbit(b) ? 1.0F : -1.0F) + (a - a);
+// By |b| above 2^126 the quotient of a finite number is zero, and of an infinite one NaN. With .ftz a card multiplies by
+// the reciprocal, which can round a quotient up to infinity.
+template <bool IsFull>
+struct QuotientByFloat {
+  template <class C>
+  C operator()(const Rules& rules, C a, C b) const {
+    const C limit = static_cast<C>(0x1p126);
+    if (std::abs(b) > limit && std::isfinite(b)) {
+      if (IsFull) return a / b;
+      if (std::isinf(a)) return std::numeric_limits<C>::quiet_NaN();
+      return std::copysign(C{0}, std::signbit(a) == std::signbit(b) ? C{1} : C{-1}) + (a - a);
     }
-    return a / b;
+    return rules.ftz ? a * (1 / b) : a / b;
   }
 };
 // rcp.approx.ftz.f64 and rsqrt.approx.ftz.f64 look at the upper word alone, and clear the lower one of the result.
 template <class F>
 struct UpperWord {
   double operator()(double a) const {
-    const double upper = std::bit_cast<double>(std::bit_cast<std::uint64_t>(a) & 0xFFFFFFFF00000000);
+    const double upper =
+        std::bit_cast<double>(std::bit_cast<std::uint64_t>(a) & 0xFFFFFFFF00000000);
     const double result = flushed<double>(F()(flushed<double>(upper)));
     return std::bit_cast<double>(std::bit_cast<std::uint64_t>(result) & 0xFFFFFFFF00000000);
   }
@@ -87,10 +92,15 @@ Handler approximation_of_half(Type type) {
 }
 
 Handler approximation_named(std::string_view name, Type type, bool ftz) {
-  if (is_half(type)) return name == "ex2" ? approximation_of_half<ApproxEx2>(type) : name == "tanh" ? approximation_of_half<ApproxTanh>(type) : nullptr;
+  if (is_half(type))
+    return name == "ex2"    ? approximation_of_half<ApproxEx2>(type)
+           : name == "tanh" ? approximation_of_half<ApproxTanh>(type)
+                            : nullptr;
   if (type == Type::f64) {
     if (name == "rcp" && ftz) return apply<UpperWord<ApproxRcp>, double, double>;
-    if (name == "rsqrt") return ftz ? apply<UpperWord<ApproxRsqrt>, double, double> : apply<ApproxRsqrt, double, double>;
+    if (name == "rsqrt")
+      return ftz ? apply<UpperWord<ApproxRsqrt>, double, double>
+                 : apply<ApproxRsqrt, double, double>;
     return nullptr;
   }
   if (name == "rcp") return apply_ruled<ApproxRcp, float, float>;
@@ -122,7 +132,8 @@ void lower_approximation(Lowering& lowering) {
   Handler run = nullptr;
   if (name == "div") {
     if (type != Type::f32) lowering.refuse();
-    run = is_full ? apply_ruled<FullDiv, float, float, float> : apply_ruled<ApproxDiv, float, float, float>;
+    run = is_full ? apply_ruled<QuotientByFloat<true>, float, float, float>
+                  : apply_ruled<QuotientByFloat<false>, float, float, float>;
   } else {
     run = approximation_named(name, type, rules.ftz);
   }

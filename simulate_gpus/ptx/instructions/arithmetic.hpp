@@ -49,15 +49,21 @@ void apply_ruled(Warp& warp, const Instruction& instruction, Mask mask) {
   const Slot* const slots = instruction.slots.data();
   [&]<std::size_t... Number>(std::index_sequence<Number...>) {
     each_lane(mask, [&](int lane) {
-      const auto value = [&] {
-        if constexpr (std::is_invocable_v<F, const Rules&, decltype(calculated(Sources{}))...>)
-          return F()(rules, operand_of(rules, lanes.get<Sources>(slots[Number + 1], lane))...);
+      const auto calculate = [&](auto... values) {
+        if constexpr (std::is_invocable_v<F, const Rules&, decltype(values)...>)
+          return F()(rules, values...);
         else
-          return F()(operand_of(rules, lanes.get<Sources>(slots[Number + 1], lane))...);
-      }();
-      lanes.put<Float>(slots[0], lane, result_of<Float>(rules, value));
+          return F()(values...);
+      };
+      const auto value =
+          calculate(operand_of(rules, lanes.get<Sources>(slots[Number + 1], lane))...);
+      const double exact = rules.ftz ? calculate(static_cast<double>(operand_of(
+                                           rules, lanes.get<Sources>(slots[Number + 1], lane)))...)
+                                     : 0;
+      lanes.put<Float>(slots[0], lane, result_of<Float>(rules, value, exact));
     });
-  }(std::index_sequence_for<Sources...>());
+  }
+  (std::index_sequence_for<Sources...>());
 }
 
 }  // namespace simulate_gpus::ptx

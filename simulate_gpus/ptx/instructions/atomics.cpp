@@ -13,7 +13,8 @@ namespace simulate_gpus::ptx {
 namespace {
 
 template <class T>
-using BitsOf = std::conditional_t<sizeof(T) == 2, std::uint16_t, std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>;
+using BitsOf = std::conditional_t<sizeof(T) == 2, std::uint16_t,
+                                  std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>;
 
 // clang-format off
 struct AtomAnd { template <class T> T operator()(T old, T b) const { return old & b; } };
@@ -37,9 +38,18 @@ struct AtomAdd {
 template <class Float>
 struct AtomAddPair {
   std::uint32_t operator()(std::uint32_t old, std::uint32_t b) const {
-    const Float low = AtomAdd()(Float{static_cast<std::uint16_t>(old)}, Float{static_cast<std::uint16_t>(b)});
-    const Float high = AtomAdd()(Float{static_cast<std::uint16_t>(old >> 16)}, Float{static_cast<std::uint16_t>(b >> 16)});
+    const Float low =
+        AtomAdd()(Float{static_cast<std::uint16_t>(old)}, Float{static_cast<std::uint16_t>(b)});
+    const Float high = AtomAdd()(Float{static_cast<std::uint16_t>(old >> 16)},
+                                 Float{static_cast<std::uint16_t>(b >> 16)});
     return low.bits | std::uint32_t{high.bits} << 16;
+  }
+};
+
+// f32 in global memory: denormals are zeros, as the manual says; in shared memory they are not.
+struct AtomAddFlushed {
+  float operator()(float old, float b) const {
+    return flushed<float>(rounded_to<float>(flushed<float>(old) + flushed<float>(b)));
   }
 };
 
@@ -48,7 +58,8 @@ T exchange(std::byte* place, T operand) {
   using Bits = BitsOf<T>;
   const std::atomic_ref<Bits> cell(*reinterpret_cast<Bits*>(place));
   Bits old = cell.load();
-  while (!cell.compare_exchange_weak(old, std::bit_cast<Bits>(F()(std::bit_cast<T>(old), operand)))) {
+  while (
+      !cell.compare_exchange_weak(old, std::bit_cast<Bits>(F()(std::bit_cast<T>(old), operand)))) {
   }
   return std::bit_cast<T>(old);
 }
@@ -62,10 +73,23 @@ void atomic(Warp& warp, const Instruction& instruction, Mask mask) {
   each_lane(mask, [&](int lane) {
     std::byte* const place = find(warp, instruction, slots[0], Access::write, lane);
     for (std::size_t k = 0; k < count; ++k) {
-      const T old = exchange<F, T>(place + k * sizeof(T), warp.lanes.get<T>(slots[1 + count + k], lane));
+      const T old =
+          exchange<F, T>(place + k * sizeof(T), warp.lanes.get<T>(slots[1 + count + k], lane));
       if (slots[1 + k] != no_slot) warp.lanes.put<T>(slots[1 + k], lane, old);
     }
   });
+}
+
+void add_floats(Warp& warp, const Instruction& instruction, Mask mask) {
+  Mask shared = instruction.space == Space::shared ? mask : 0;
+  if (instruction.space == Space::generic) {
+    each_lane(mask, [&](int lane) {
+      const std::uint64_t address = address_of(warp, instruction, instruction.slots[0], lane);
+      shared |= static_cast<Mask>(address - shared_window < window_bytes) << lane;
+    });
+  }
+  if (shared != 0) atomic<AtomAdd, float>(warp, instruction, shared);
+  if (shared != mask) atomic<AtomAddFlushed, float>(warp, instruction, mask & ~shared);
 }
 
 // slots: the address, d, b, c: c replaces what equals b.
@@ -76,7 +100,9 @@ void compare_and_swap(Warp& warp, const Instruction& instruction, Mask mask) {
     std::byte* const place = find(warp, instruction, slots[0], Access::write, lane);
     T old = warp.lanes.get<T>(slots[2], lane);
     const T next = warp.lanes.get<T>(slots[3], lane);
-    if (std::atomic_ref<T>(*reinterpret_cast<T*>(place)).compare_exchange_strong(old, next) && old != next) ++warp.writes;
+    if (std::atomic_ref<T>(*reinterpret_cast<T*>(place)).compare_exchange_strong(old, next) &&
+        old != next)
+      ++warp.writes;
     if (slots[1] != no_slot) warp.lanes.put<T>(slots[1], lane, old);
   });
 }
@@ -134,7 +160,7 @@ Handler atomic_handler(std::string_view operation, Type type) {
     case Type::s64:
       return integer_atomic<std::int64_t>(operation);
     case Type::f32:
-      return adds ? atomic<AtomAdd, float> : nullptr;
+      return adds ? add_floats : nullptr;
     case Type::f64:
       return adds ? atomic<AtomAdd, double> : nullptr;
     case Type::f16:
@@ -156,12 +182,17 @@ void lower_atomic(Lowering& lowering) {
   const bool has_result = lowering.opcode() == "atom";
   const bool has_policy = take_order_and_caching(lowering);
   const Space space = take_space(lowering);
-  const std::string operation(lowering.take_one_of({"add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec"}));
+  const std::string operation(
+      lowering.take_one_of({"add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec"}));
   lowering.take("noftz");
-  const std::size_t count = lowering.take("v2") ? 2 : lowering.take("v4") ? 4 : lowering.take("v8") ? 8 : 1;
+  const std::size_t count = lowering.take("v2")   ? 2
+                            : lowering.take("v4") ? 4
+                            : lowering.take("v8") ? 8
+                                                  : 1;
   const Type type = lowering.take_type();
   const Handler handler = atomic_handler(operation, type);
-  if (handler == nullptr || space == Space::constant || space == Space::parameter) lowering.refuse();
+  if (handler == nullptr || space == Space::constant || space == Space::parameter)
+    lowering.refuse();
   const std::size_t first = has_result ? 1 : 0, operands = operation == "cas" ? 2 : 1;
   lowering.expect_operands(first + 1 + operands, first + 1 + operands + (has_policy ? 1 : 0));
   Instruction access;
@@ -173,8 +204,10 @@ void lower_atomic(Lowering& lowering) {
       slots.push_back(is_target ? lowering.target(part, type) : lowering.source(part, type));
     }
   };
-  if (has_result) add_parts(lowering.operand(0), true);
-  else slots.insert(slots.end(), count, no_slot);
+  if (has_result)
+    add_parts(lowering.operand(0), true);
+  else
+    slots.insert(slots.end(), count, no_slot);
   for (std::size_t k = 0; k < operands; ++k) add_parts(lowering.operand(first + 1 + k), false);
   if (type == Type::b128 && operands == 1) slots.push_back(no_slot);
   Instruction& instruction = lowering.emit(handler, std::move(slots));

@@ -37,7 +37,8 @@ void lower_barrier(Lowering& lowering) {
     const Type type = lowering.take_type();
     lowering.expect_operands(3, 4);
     slots[2] = lowering.target(0, mode == barrier_popc ? Type::u32 : Type::pred);
-    if ((mode == barrier_popc) != (type != Type::pred)) lowering.invalid("a result of another type");
+    if ((mode == barrier_popc) != (type != Type::pred))
+      lowering.invalid("a result of another type");
     slots[3] = lowering.predicate(lowering.operand(last - 1));
     is_negated = lowering.operand(last - 1).negated;
     first = 1;
@@ -55,8 +56,11 @@ void lower_barrier(Lowering& lowering) {
 }
 
 void lower_fence(Lowering& lowering) {
-  lowering.ignore({"sc", "acq_rel", "acquire", "release", "cta", "cluster", "gpu", "gl", "sys", "level"});
-  if (lowering.take("proxy")) lowering.ignore({"alias", "async", "global", "shared", "shared::cta", "generic", "async::generic"});
+  lowering.ignore(
+      {"sc", "acq_rel", "acquire", "release", "cta", "cluster", "gpu", "gl", "sys", "level"});
+  if (lowering.take("proxy"))
+    lowering.ignore(
+        {"alias", "async", "global", "shared", "shared::cta", "generic", "async::generic"});
   lowering.take("mbarrier_init");
   lowering.emit(fence, {});
 }

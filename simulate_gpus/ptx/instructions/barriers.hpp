@@ -5,6 +5,12 @@
 
 namespace simulate_gpus::ptx {
 
-enum BarrierMode : std::uint8_t { barrier_sync, barrier_arrive, barrier_popc, barrier_and, barrier_or };
+enum BarrierMode : std::uint8_t {
+  barrier_sync,
+  barrier_arrive,
+  barrier_popc,
+  barrier_and,
+  barrier_or
+};
 
 }  // namespace simulate_gpus::ptx

@@ -64,7 +64,8 @@ struct Bfind {
     if constexpr (std::is_signed_v<T>) a = a < 0 ? static_cast<T>(~a) : a;
     const int empty = std::countl_zero(static_cast<std::make_unsigned_t<T>>(a));
     if (empty == static_cast<int>(width<T>)) return ~std::uint32_t{0};
-    return static_cast<std::uint32_t>(instruction.mode != 0 ? empty : static_cast<int>(width<T>) - 1 - empty);
+    return static_cast<std::uint32_t>(
+        instruction.mode != 0 ? empty : static_cast<int>(width<T>) - 1 - empty);
   }
 };
 // The place of the n-th set bit, from `base` up, or down if n is negative.
@@ -79,18 +80,24 @@ struct Fns {
     return ~std::uint32_t{0};
   }
 };
+// Of 32 bits, position and length are the lowest bytes of their registers; of 64 bits a card takes all of them.
+template <class T>
+std::uint32_t field_number(std::uint32_t value) {
+  return sizeof(T) == 4 ? value & 255 : std::min(value, 1024U);
+}
 // The field of `length` bits at `position`; the sign of s types is the field's last bit, or the number's if it ends before.
 struct Bfe {
   template <class T>
   T operator()(T a, std::uint32_t position, std::uint32_t length) const {
     using U = std::make_unsigned_t<T>;
-    position &= 255;
-    length &= 255;
+    position = field_number<T>(position);
+    length = field_number<T>(length);
     const unsigned last = std::min(position + length - 1, width<T> - 1);
     const bool fills = std::is_signed_v<T> && length != 0 && (static_cast<U>(a) >> last & 1) != 0;
     const unsigned there = position >= width<T> ? 0 : std::min(length, width<T> - position);
     const U mask = there >= width<T> ? static_cast<U>(~U{0}) : static_cast<U>((U{1} << there) - 1);
-    const U field = position >= width<T> ? U{0} : static_cast<U>(static_cast<U>(a) >> position & mask);
+    const U field =
+        position >= width<T> ? U{0} : static_cast<U>(static_cast<U>(a) >> position & mask);
     return static_cast<T>(fills ? field | static_cast<U>(~mask) : field);
   }
 };
@@ -98,17 +105,19 @@ struct Bfe {
 struct Bfi {
   template <class T>
   T operator()(T a, T b, std::uint32_t position, std::uint32_t length) const {
-    position &= 255;
-    length &= 255;
+    position = field_number<T>(position);
+    length = field_number<T>(length);
     if (position >= width<T>) return b;
-    const T ones = length >= width<T> ? static_cast<T>(~T{0}) : static_cast<T>((T{1} << length) - 1);
+    const T ones =
+        length >= width<T> ? static_cast<T>(~T{0}) : static_cast<T>((T{1} << length) - 1);
     const T mask = static_cast<T>(ones << position);
     return static_cast<T>((b & ~mask) | (static_cast<T>(a << position) & mask));
   }
 };
 // Ones, `length` of them from `position` on; .wrap takes both modulo 32.
 struct Bmsk {
-  std::uint32_t operator()(const Instruction& instruction, std::uint32_t position, std::uint32_t length) const {
+  std::uint32_t operator()(const Instruction& instruction, std::uint32_t position,
+                           std::uint32_t length) const {
     const bool clamps = instruction.mode != 0;
     if (clamps && position >= 32) return 0;
     const std::uint32_t start = position & 31;
@@ -123,7 +132,8 @@ struct Szext {
     if (bits >= 32 && instruction.mode != 0) return a;
     bits &= 31;
     if (bits == 0) return 0;
-    return static_cast<T>(static_cast<T>(static_cast<std::uint32_t>(a) << (32 - bits)) >> (32 - bits));
+    return static_cast<T>(static_cast<T>(static_cast<std::uint32_t>(a) << (32 - bits)) >>
+                          (32 - bits));
   }
 };
 
@@ -160,7 +170,8 @@ void lower_shift(Lowering& lowering) {
   const Handler run = for_integers(type, [&]<class T>() -> Handler {
     return is_left ? apply<Shl, T, T, std::uint32_t> : apply<Shr, T, T, std::uint32_t>;
   });
-  lowering.emit(run, {lowering.target(0, type), lowering.source(1, type), lowering.source(2, Type::u32)});
+  lowering.emit(
+      run, {lowering.target(0, type), lowering.source(1, type), lowering.source(2, Type::u32)});
 }
 
 void lower_count(Lowering& lowering) {
@@ -170,9 +181,10 @@ void lower_count(Lowering& lowering) {
   const bool is_wide = bits_of(type) == 64;
   using Word = std::uint32_t;
   using Long = std::uint64_t;
-  const Handler run = name == "popc"  ? (is_wide ? apply<Popc, Word, Long> : apply<Popc, Word, Word>)
-                      : name == "clz" ? (is_wide ? apply<Clz, Word, Long> : apply<Clz, Word, Word>)
-                                      : (is_wide ? apply<Brev, Long, Long> : apply<Brev, Word, Word>);
+  const Handler run = name == "popc" ? (is_wide ? apply<Popc, Word, Long> : apply<Popc, Word, Word>)
+                      : name == "clz"
+                          ? (is_wide ? apply<Clz, Word, Long> : apply<Clz, Word, Word>)
+                          : (is_wide ? apply<Brev, Long, Long> : apply<Brev, Word, Word>);
   const Type result = name == "brev" ? type : Type::u32;
   lowering.emit(run, {lowering.target(0, result), lowering.source(1, type)});
 }
@@ -201,20 +213,23 @@ void lower_field(Lowering& lowering) {
   const std::size_t full = name == "bfi" ? 2 : 1;  // operands of the type; the others are counts
   for (std::size_t k = 1; k < lowering.operand_count(); ++k)
     slots.push_back(lowering.source(k, k <= full ? type : Type::u32));
-  const std::size_t expected = name == "bfi" ? 5 : name == "bfind" ? 2 : name == "bfe" || name == "fns" ? 4 : 3;
+  const std::size_t expected = name == "bfi"                    ? 5
+                               : name == "bfind"                ? 2
+                               : name == "bfe" || name == "fns" ? 4
+                                                                : 3;
   lowering.expect_operands(expected, expected);
   lowering.emit(run, std::move(slots)).mode = has_mode ? 1 : 0;
 }
 
 constexpr Opcode bit_table[] = {
-    {"and", TypeKind::integer, lower_logic},  {"or", TypeKind::integer, lower_logic},
-    {"xor", TypeKind::integer, lower_logic},  {"not", TypeKind::integer, lower_logic},
-    {"cnot", TypeKind::integer, lower_logic}, {"shl", TypeKind::integer, lower_shift},
-    {"shr", TypeKind::integer, lower_shift},  {"popc", TypeKind::integer, lower_count},
-    {"clz", TypeKind::integer, lower_count},  {"brev", TypeKind::integer, lower_count},
+    {"and", TypeKind::integer, lower_logic},   {"or", TypeKind::integer, lower_logic},
+    {"xor", TypeKind::integer, lower_logic},   {"not", TypeKind::integer, lower_logic},
+    {"cnot", TypeKind::integer, lower_logic},  {"shl", TypeKind::integer, lower_shift},
+    {"shr", TypeKind::integer, lower_shift},   {"popc", TypeKind::integer, lower_count},
+    {"clz", TypeKind::integer, lower_count},   {"brev", TypeKind::integer, lower_count},
     {"bfind", TypeKind::integer, lower_field}, {"fns", TypeKind::integer, lower_field},
-    {"bfe", TypeKind::integer, lower_field},  {"bfi", TypeKind::integer, lower_field},
-    {"bmsk", TypeKind::integer, lower_field}, {"szext", TypeKind::integer, lower_field},
+    {"bfe", TypeKind::integer, lower_field},   {"bfi", TypeKind::integer, lower_field},
+    {"bmsk", TypeKind::integer, lower_field},  {"szext", TypeKind::integer, lower_field},
 };
 
 }  // namespace

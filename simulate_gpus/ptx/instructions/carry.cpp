@@ -26,7 +26,8 @@ void add_with_carry(Warp& warp, const Instruction& instruction, Mask mask) {
   Mask after = 0;
   each_lane(mask, [&](int lane) {
     bool carry = (before >> lane & 1) != 0;
-    const T sum = sum_with_carry<T, Subtracts>(warp.lanes.get<T>(slots[1], lane), warp.lanes.get<T>(slots[2], lane), carry);
+    const T sum = sum_with_carry<T, Subtracts>(warp.lanes.get<T>(slots[1], lane),
+                                               warp.lanes.get<T>(slots[2], lane), carry);
     warp.lanes.put<T>(slots[0], lane, sum);
     after |= static_cast<Mask>(carry) << lane;
   });
@@ -53,7 +54,8 @@ void mad_with_carry(Warp& warp, const Instruction& instruction, Mask mask) {
 
 std::uint8_t carry_mode(Lowering& lowering, std::string_view name_with_carry) {
   const bool takes = lowering.opcode() == name_with_carry;
-  return static_cast<std::uint8_t>((takes ? takes_carry : 0) | (lowering.take("cc") ? sets_carry : 0));
+  return static_cast<std::uint8_t>((takes ? takes_carry : 0) |
+                                   (lowering.take("cc") ? sets_carry : 0));
 }
 
 void lower_sum_with_carry(Lowering& lowering) {
@@ -62,9 +64,15 @@ void lower_sum_with_carry(Lowering& lowering) {
   const Type type = lowering.take_type();
   const bool is_wide = bits_of(type) == 64;
   if (!is_wide && bits_of(type) != 32) lowering.invalid("it needs a type of 32 or 64 bits");
-  const Handler run = is_wide ? (subtracts ? add_with_carry<std::uint64_t, true> : add_with_carry<std::uint64_t, false>)
-                              : (subtracts ? add_with_carry<std::uint32_t, true> : add_with_carry<std::uint32_t, false>);
-  lowering.emit(run, {lowering.target(0, type), lowering.source(1, type), lowering.source(2, type), lowering.carry()}).mode = mode;
+  const Handler run =
+      is_wide
+          ? (subtracts ? add_with_carry<std::uint64_t, true> : add_with_carry<std::uint64_t, false>)
+          : (subtracts ? add_with_carry<std::uint32_t, true>
+                       : add_with_carry<std::uint32_t, false>);
+  lowering
+      .emit(run, {lowering.target(0, type), lowering.source(1, type), lowering.source(2, type),
+                  lowering.carry()})
+      .mode = mode;
 }
 
 }  // namespace
@@ -81,8 +89,10 @@ void lower_mad_with_carry(Lowering& lowering) {
       return nullptr;
   });
   if (run == nullptr) lowering.invalid("it needs a type of 32 or 64 bits");
-  lowering.emit(run, {lowering.target(0, type), lowering.source(1, type), lowering.source(2, type),
-                      lowering.source(3, type), lowering.carry()}).mode = mode;
+  lowering
+      .emit(run, {lowering.target(0, type), lowering.source(1, type), lowering.source(2, type),
+                  lowering.source(3, type), lowering.carry()})
+      .mode = mode;
 }
 
 namespace {

@@ -40,28 +40,35 @@ constexpr std::array comparisons = {
 
 template <class T>
 Mask relation_of(T a, T b) {
-  Mask relation = static_cast<Mask>(a < b) * is_less | static_cast<Mask>(a == b) * is_equal | static_cast<Mask>(a > b) * is_greater;
-  if constexpr (std::is_floating_point_v<T>) relation |= static_cast<Mask>(a != a || b != b) * is_unordered;
+  Mask relation = static_cast<Mask>(a < b) * is_less | static_cast<Mask>(a == b) * is_equal |
+                  static_cast<Mask>(a > b) * is_greater;
+  if constexpr (std::is_floating_point_v<T>)
+    relation |= static_cast<Mask>(a != a || b != b) * is_unordered;
   return relation;
 }
 
 // The lanes in which the comparison is true; First is where the operands are within their slots.
 template <class T>
-Mask compare_lanes(const Lanes& lanes, Slot a, Slot b, const Instruction& instruction, Mask mask, bool upper) {
+Mask compare_lanes(const Lanes& lanes, Slot a, Slot b, const Instruction& instruction, Mask mask,
+                   bool upper) {
   const Mask relations = instruction.mode;
   const auto truth = [&](int lane) -> Mask {
     if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat>) {
       const auto value = [&](Slot slot) {
         const auto bits = lanes.get<std::uint32_t>(slot, lane);
-        const float number = static_cast<float>(calculated(T{static_cast<std::uint16_t>(upper ? bits >> 16 : bits)}));
+        const float number = static_cast<float>(
+            calculated(T{static_cast<std::uint16_t>(upper ? bits >> 16 : bits)}));
         return instruction.rules.ftz ? static_cast<float>(flushed<T>(number)) : number;
       };
       return (relation_of(value(a), value(b)) & relations) != 0;
     } else if constexpr (std::is_same_v<T, float>) {
       if (instruction.rules.ftz)
-        return (relation_of(flushed<float>(lanes.get<float>(a, lane)), flushed<float>(lanes.get<float>(b, lane))) & relations) != 0;
+        return (relation_of(flushed<float>(lanes.get<float>(a, lane)),
+                            flushed<float>(lanes.get<float>(b, lane))) &
+                relations) != 0;
     }
-    if constexpr (std::is_arithmetic_v<T>) return (relation_of(lanes.get<T>(a, lane), lanes.get<T>(b, lane)) & relations) != 0;
+    if constexpr (std::is_arithmetic_v<T>)
+      return (relation_of(lanes.get<T>(a, lane), lanes.get<T>(b, lane)) & relations) != 0;
   };
   Mask result = 0;
   if (mask == all_lanes) {
@@ -89,8 +96,10 @@ void setp(Warp& warp, const Instruction& instruction, Mask mask) {
   const std::vector<Slot>& slots = instruction.slots;
   const Mask truth = compare_lanes<T>(warp.lanes, slots[2], slots[3], instruction, mask, false);
   const bool is_pair = bits_of(instruction.type) == 32 && is_half(instruction.type);
-  const Mask other = is_pair ? compare_lanes<T>(warp.lanes, slots[2], slots[3], instruction, mask, true) : ~truth;
-  const Mask first = combined(warp.lanes, instruction, truth), second = combined(warp.lanes, instruction, other);
+  const Mask other =
+      is_pair ? compare_lanes<T>(warp.lanes, slots[2], slots[3], instruction, mask, true) : ~truth;
+  const Mask first = combined(warp.lanes, instruction, truth),
+             second = combined(warp.lanes, instruction, other);
   if (slots[0] != no_slot) warp.lanes.put_predicate(slots[0], mask, first);
   if (slots[1] != no_slot) warp.lanes.put_predicate(slots[1], mask, second);
 }
@@ -101,7 +110,8 @@ void set(Warp& warp, const Instruction& instruction, Mask mask) {
   const std::vector<Slot>& slots = instruction.slots;
   const bool is_pair = bits_of(instruction.type) == 32 && is_half(instruction.type);
   const auto truth_of = [&](bool upper) {
-    return combined(warp.lanes, instruction, compare_lanes<T>(warp.lanes, slots[2], slots[3], instruction, mask, upper));
+    return combined(warp.lanes, instruction,
+                    compare_lanes<T>(warp.lanes, slots[2], slots[3], instruction, mask, upper));
   };
   const Mask truth = truth_of(false), upper = is_pair ? truth_of(true) : 0;
   const auto one = static_cast<std::uint32_t>(instruction.immediate);
@@ -159,7 +169,8 @@ void lower_comparison(Lowering& lowering) {
   const bool is_combined = combination != Combination::none;
   lowering.expect_operands(is_combined ? 4 : 3, is_combined ? 4 : 3);
   const Slot third = is_combined ? lowering.predicate(lowering.operand(3)) : no_slot;
-  std::vector<Slot> slots = {lowering.target(0, result), is_set ? no_slot : lowering.second_target(0, Type::pred),
+  std::vector<Slot> slots = {lowering.target(0, result),
+                             is_set ? no_slot : lowering.second_target(0, Type::pred),
                              lowering.source(1, type), lowering.source(2, type), third};
   Instruction& instruction = lowering.emit(run, std::move(slots));
   instruction.mode = relations;
@@ -170,28 +181,32 @@ void lower_comparison(Lowering& lowering) {
   if (is_combined) instruction.negated = lowering.operand(3).negated;
 }
 
-// What a number is, by its class: slots p, a.
+// What a number is, by its class; zero counts as normal. slots: p, a
 template <class Float>
 void testp(Warp& warp, const Instruction& instruction, Mask mask) {
   Mask truth = 0;
   each_lane(mask, [&](int lane) {
     const int kind = std::fpclassify(warp.lanes.get<Float>(instruction.slots[1], lane));
-    const bool kinds[] = {kind != FP_NAN && kind != FP_INFINITE, kind == FP_INFINITE, kind != FP_NAN, kind == FP_NAN,
-                          kind == FP_NORMAL, kind == FP_SUBNORMAL};
+    const bool kinds[] = {
+        kind != FP_NAN && kind != FP_INFINITE, kind == FP_INFINITE, kind != FP_NAN, kind == FP_NAN,
+        kind == FP_NORMAL || kind == FP_ZERO,  kind == FP_SUBNORMAL};
     truth |= static_cast<Mask>(kinds[instruction.mode]) << lane;
   });
   warp.lanes.put_predicate(instruction.slots[0], mask, truth);
 }
 
 void lower_testp(Lowering& lowering) {
-  static constexpr std::array<std::string_view, 6> kinds = {"finite", "infinite", "number", "notanumber", "normal", "subnormal"};
+  static constexpr std::array<std::string_view, 6> kinds = {"finite",     "infinite", "number",
+                                                            "notanumber", "normal",   "subnormal"};
   std::size_t kind = kinds.size();
   for (std::size_t k = 0; k < kinds.size(); ++k)
     if (lowering.take(kinds[k])) kind = k;
   if (kind == kinds.size()) lowering.invalid("a property is missing");
   const Type type = lowering.take_type();
-  lowering.emit(type == Type::f32 ? testp<float> : testp<double>, {lowering.target(0, Type::pred), lowering.source(1, type)}).mode =
-      static_cast<std::uint8_t>(kind);
+  lowering
+      .emit(type == Type::f32 ? testp<float> : testp<double>,
+            {lowering.target(0, Type::pred), lowering.source(1, type)})
+      .mode = static_cast<std::uint8_t>(kind);
 }
 
 constexpr Opcode comparison_table[] = {

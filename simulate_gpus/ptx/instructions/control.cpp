@@ -8,7 +8,9 @@ namespace simulate_gpus::ptx {
 namespace {
 
 void trap(Warp&, const Instruction& instruction, Mask mask) {
-  throw LaneFault{Kind::launch_failure, "the kernel ends itself by " + instruction.statement->opcode, std::countr_zero(mask)};
+  throw LaneFault{Kind::launch_failure,
+                  "the kernel ends itself by " + instruction.statement->opcode,
+                  std::countr_zero(mask)};
 }
 
 void lower_branch(Lowering& lowering) {

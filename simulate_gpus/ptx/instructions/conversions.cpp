@@ -31,7 +31,8 @@ Number read_number(std::uint64_t bits, Type type) {
   }
   number.is_integer = true;
   number.is_negative = is_signed(type) && (bits >> (width - 1) & 1) != 0;
-  const std::uint64_t extended = number.is_negative && width < 64 ? bits | ~((std::uint64_t{1} << width) - 1) : bits;
+  const std::uint64_t extended =
+      number.is_negative && width < 64 ? bits | ~((std::uint64_t{1} << width) - 1) : bits;
   number.magnitude = number.is_negative ? 0 - extended : bits;
   return number;
 }
@@ -51,11 +52,24 @@ std::uint64_t clamped(const Number& number, Type type) {
 Number whole_number(double value, Rounding rounding) {
   Number number;
   number.is_integer = true;
-  if (value != value) return number;
   const double whole = round_to_integer(value, rounding);
   number.is_negative = whole < 0;
-  number.magnitude = std::abs(whole) >= 0x1p64 ? ~std::uint64_t{0} : static_cast<std::uint64_t>(std::abs(whole));
+  number.magnitude =
+      std::abs(whole) >= 0x1p64 ? ~std::uint64_t{0} : static_cast<std::uint64_t>(std::abs(whole));
   return number;
+}
+
+// Whether .ftz makes a result of f32 zero: if it is below the normal numbers when it is rounded as if there were more of
+// them.
+bool is_flushed(double value, Rounding rounding) {
+  if (!(std::abs(value) < 0x1p-126)) return false;
+  const std::uint64_t rounded = encode(format_of(Type::f32), value * 0x1p126, rounding, false);
+  return (rounded & 0x7FFFFFFF) < 0x3F800000;
+}
+
+// A card has zero, or, where 64 bits are on one side, the top bit of the integer alone.
+std::uint64_t integer_of_nan(Type from, Type to) {
+  return bits_of(from) == 64 || bits_of(to) == 64 ? std::uint64_t{1} << (bits_of(to) - 1) : 0;
 }
 
 // What .ftz, .sat and .relu do to the bits of a result.
@@ -63,7 +77,8 @@ std::uint64_t finished(std::uint64_t bits, Type type, const Rules& rules) {
   const Format& format = format_of(type);
   const std::uint64_t sign = std::uint64_t{1} << (format.exponent_bits + format.fraction_bits);
   const std::uint64_t magnitude = bits & (sign - 1);
-  const std::uint64_t infinity = ((std::uint64_t{1} << format.exponent_bits) - 1) << format.fraction_bits;
+  const std::uint64_t infinity = ((std::uint64_t{1} << format.exponent_bits) - 1)
+                                 << format.fraction_bits;
   const bool is_nan = format.has_infinity ? magnitude > infinity : magnitude == format.nan;
   if (rules.ftz && type == Type::f32 && magnitude >> format.fraction_bits == 0) bits &= sign;
   const std::uint64_t one = static_cast<std::uint64_t>(format.bias()) << format.fraction_bits;
@@ -72,7 +87,8 @@ std::uint64_t finished(std::uint64_t bits, Type type, const Rules& rules) {
   return bits;
 }
 
-std::uint64_t converted(std::uint64_t bits, Type from, Type to, const Rules& rules, bool is_finite) {
+std::uint64_t converted(std::uint64_t bits, Type from, Type to, const Rules& rules,
+                        bool is_finite) {
   Number number = read_number(bits, from);
   if (number.is_integer && is_whole(to)) {
     if (rules.sat) return clamped(number, to);
@@ -80,16 +96,26 @@ std::uint64_t converted(std::uint64_t bits, Type from, Type to, const Rules& rul
   }
   const Format& format = format_of(to);
   if (number.is_integer)
-    return finished(encode(format, number.is_negative, number.magnitude, 0, rules.rounding, is_finite), to, rules);
-  if (rules.ftz && from == Type::f32 && std::abs(number.value) < 0x1p-126) number.value = std::copysign(0.0, number.value);
+    return finished(
+        encode(format, number.is_negative, number.magnitude, 0, rules.rounding, is_finite), to,
+        rules);
+  if (rules.ftz && from == Type::f32 && to != Type::f16 && std::abs(number.value) < 0x1p-126)
+    number.value = std::copysign(0.0, number.value);
+  if (rules.ftz && from == Type::f64 && is_flushed(number.value, rules.rounding))
+    number.value = std::copysign(0.0, number.value);
+  if (to == Type::tf32 && rules.rounding == Rounding::away && number.value != number.value)
+    return bits & 0xFFFFE000;
+  if (is_whole(to) && number.value != number.value) return integer_of_nan(from, to);
   if (is_whole(to)) return clamped(whole_number(number.value, rules.rounding), to);
   if (rules.to_integer) number.value = round_to_integer(number.value, rules.rounding);
-  if (to == Type::f64 && number.value != number.value && !rules.sat) return std::bit_cast<std::uint64_t>(number.value);
+  if (to == Type::f64 && number.value != number.value && !rules.sat)
+    return std::bit_cast<std::uint64_t>(number.value);
   return finished(encode(format, number.value, rules.rounding, is_finite), to, rules);
 }
 
 std::uint64_t read_bits(const Lanes& lanes, Slot slot, int lane, Type type) {
-  return bits_of(type) > 32 ? lanes.get<std::uint64_t>(slot, lane) : lanes.get<std::uint32_t>(slot, lane);
+  return bits_of(type) > 32 ? lanes.get<std::uint64_t>(slot, lane)
+                            : lanes.get<std::uint32_t>(slot, lane);
 }
 
 // slots: d, a; `type` of the result, `other_type` of the source; mode: .satfinite
@@ -102,7 +128,8 @@ void convert(Warp& warp, const Instruction& instruction, Mask mask) {
     if (width > 32) return warp.lanes.put(instruction.slots[0], lane, bits);
     if (width < 32) {  // narrow results fill their register as narrow loads do
       bits &= (std::uint64_t{1} << width) - 1;
-      if (is_signed(to) && (bits >> (width - 1) & 1) != 0) bits |= ~((std::uint64_t{1} << width) - 1);
+      if (is_signed(to) && (bits >> (width - 1) & 1) != 0)
+        bits |= ~((std::uint64_t{1} << width) - 1);
     }
     warp.lanes.put(instruction.slots[0], lane, static_cast<std::uint32_t>(bits));
   });
@@ -120,8 +147,11 @@ void convert_pair(Warp& warp, const Instruction& instruction, Mask mask) {
     } else {
       lower = read_bits(warp.lanes, instruction.slots[2], lane, from);
     }
-    const auto one = [&](std::uint64_t bits) { return converted(bits, from, to, instruction.rules, instruction.mode != 0); };
-    warp.lanes.put(instruction.slots[0], lane, static_cast<std::uint32_t>(one(upper) << width | one(lower)));
+    const auto one = [&](std::uint64_t bits) {
+      return converted(bits, from, to, instruction.rules, instruction.mode != 0);
+    };
+    warp.lanes.put(instruction.slots[0], lane,
+                   static_cast<std::uint32_t>(one(upper) << width | one(lower)));
   });
 }
 
@@ -132,7 +162,10 @@ Rules take_rules(Lowering& lowering) {
   if (whole.empty())
     rules.rounding = lowering.take_rounding();
   else
-    rules.rounding = whole == "rzi" ? Rounding::zero : whole == "rmi" ? Rounding::down : whole == "rpi" ? Rounding::up : Rounding::nearest;
+    rules.rounding = whole == "rzi"   ? Rounding::zero
+                     : whole == "rmi" ? Rounding::down
+                     : whole == "rpi" ? Rounding::up
+                                      : Rounding::nearest;
   rules.ftz = lowering.take("ftz");
   rules.sat = lowering.take("sat");
   rules.relu = lowering.take("relu");
@@ -156,7 +189,8 @@ Type half_of(Type type) {
 
 void lower_pair(Lowering& lowering, Type to, Type from, const Rules& rules, bool is_finite) {
   const bool is_split = half_of(from) != Type::none;
-  std::vector<Slot> slots = {lowering.target(0, to), lowering.source(1, from), is_split ? no_slot : lowering.source(2, from)};
+  std::vector<Slot> slots = {lowering.target(0, to), lowering.source(1, from),
+                             is_split ? no_slot : lowering.source(2, from)};
   lowering.expect_operands(is_split ? 2 : 3, is_split ? 2 : 3);
   Instruction& instruction = lowering.emit(convert_pair, std::move(slots));
   instruction.type = half_of(to);
@@ -171,8 +205,8 @@ void lower_cvt(Lowering& lowering) {
   const bool is_finite = lowering.take("satfinite");
   const Type to = lowering.take_type(), from = lowering.take_type();
   if (half_of(to) != Type::none) return lower_pair(lowering, to, from, rules, is_finite);
-  if (half_of(from) != Type::none || to == Type::pred || from == Type::pred || bits_of(to) < 8 || bits_of(from) < 8 ||
-      bits_of(to) > 64 || bits_of(from) > 64)
+  if (half_of(from) != Type::none || to == Type::pred || from == Type::pred || bits_of(to) < 8 ||
+      bits_of(from) < 8 || bits_of(to) > 64 || bits_of(from) > 64)
     lowering.refuse();
   lowering.expect_operands(2, 2);
   const Operand& result = lowering.operand(0);

@@ -19,14 +19,18 @@ void copy_to_shared(Warp& warp, const Instruction& instruction, Mask mask) {
   each_lane(mask, [&](int lane) {
     std::byte* const to = find(warp, instruction, slots[0], Access::write, lane);
     std::size_t given = bytes;
-    if (slots[2] != no_slot) given = std::min<std::size_t>(warp.lanes.get<std::uint32_t>(slots[2], lane), bytes);
-    const bool ignores = slots[3] != no_slot && ((warp.lanes.predicate(slots[3]) >> lane & 1) != 0) != instruction.negated;
+    if (slots[2] != no_slot)
+      given = std::min<std::size_t>(warp.lanes.get<std::uint32_t>(slots[2], lane), bytes);
+    const bool ignores = slots[3] != no_slot &&
+                         ((warp.lanes.predicate(slots[3]) >> lane & 1) != 0) != instruction.negated;
     if (ignores) given = 0;
     const std::uint64_t address =
-        (instruction.mode != 0 ? warp.lanes.get<std::uint64_t>(slots[1], lane) : warp.lanes.get<std::uint32_t>(slots[1], lane)) +
+        (instruction.mode != 0 ? warp.lanes.get<std::uint64_t>(slots[1], lane)
+                               : warp.lanes.get<std::uint32_t>(slots[1], lane)) +
         static_cast<std::uint64_t>(instruction.second_immediate);
     if (given != 0) {
-      const std::byte* const from = find(warp, Target{Space::global, address, bytes, Access::read}, lane);
+      const std::byte* const from =
+          find(warp, Target{Space::global, address, bytes, Access::read}, lane);
       std::memcpy(to, from, given);
     }
     std::memset(to + given, 0, bytes - given);
@@ -34,7 +38,8 @@ void copy_to_shared(Warp& warp, const Instruction& instruction, Mask mask) {
 }
 
 void lower_copy(Lowering& lowering) {
-  if (lowering.take("async") && lowering.take("mbarrier")) return lower_mbarrier_arrival_of_copies(lowering);
+  if (lowering.take("async") && lowering.take("mbarrier"))
+    return lower_mbarrier_arrival_of_copies(lowering);
   if (lowering.take("commit_group") || lowering.take("wait_all") || lowering.take("wait_group")) {
     lowering.emit(do_nothing, {});
     return;
@@ -51,9 +56,11 @@ void lower_copy(Lowering& lowering) {
     lowering.invalid("its size");
   Instruction to, from;
   std::vector<Slot> slots = {lowering.address(to, lowering.operand(0), Space::shared),
-                             lowering.address(from, lowering.operand(1), Space::global), no_slot, no_slot};
+                             lowering.address(from, lowering.operand(1), Space::global), no_slot,
+                             no_slot};
   bool is_negated = false;
-  const std::size_t count = lowering.operand_count() - (has_policy && lowering.operand_count() > 3 ? 1 : 0);
+  const std::size_t count =
+      lowering.operand_count() - (has_policy && lowering.operand_count() > 3 ? 1 : 0);
   if (count > 3) {
     const Operand& limit = lowering.operand(3);
     if (lowering.register_bits(limit) == 1) {
@@ -84,15 +91,21 @@ void lower_hint(Lowering& lowering) {
 void lower_policy(Lowering& lowering) {
   while (!lowering.take_any().empty()) {
   }
-  lowering.emit([](Warp& warp, const Instruction& instruction, Mask mask) {
-    each_lane(mask, [&](int lane) { warp.lanes.put<std::uint64_t>(instruction.slots[0], lane, 0); });
-  }, {lowering.target(0, Type::b64)});
+  lowering.emit(
+      [](Warp& warp, const Instruction& instruction, Mask mask) {
+        each_lane(mask,
+                  [&](int lane) { warp.lanes.put<std::uint64_t>(instruction.slots[0], lane, 0); });
+      },
+      {lowering.target(0, Type::b64)});
 }
 
 constexpr Opcode copy_table[] = {
-    {"cp", TypeKind::any, lower_copy},          {"prefetch", TypeKind::any, lower_hint},
-    {"prefetchu", TypeKind::any, lower_hint},   {"discard", TypeKind::any, lower_hint},
-    {"applypriority", TypeKind::any, lower_hint}, {"pmevent", TypeKind::any, lower_hint},
+    {"cp", TypeKind::any, lower_copy},
+    {"prefetch", TypeKind::any, lower_hint},
+    {"prefetchu", TypeKind::any, lower_hint},
+    {"discard", TypeKind::any, lower_hint},
+    {"applypriority", TypeKind::any, lower_hint},
+    {"pmevent", TypeKind::any, lower_hint},
     {"createpolicy", TypeKind::any, lower_policy},
 };
 

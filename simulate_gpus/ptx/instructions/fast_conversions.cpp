@@ -50,7 +50,8 @@ Handler for_integers_and_bytes(Type type, Visitor&& visit) {
 
 Handler between_integers(Type to, Type from) {
   return for_integers_and_bytes(to, [&]<class To>() -> Handler {
-    return for_integers_and_bytes(from, []<class From>() -> Handler { return apply<Cast, To, From>; });
+    return for_integers_and_bytes(from,
+                                  []<class From>() -> Handler { return apply<Cast, To, From>; });
   });
 }
 

@@ -43,7 +43,8 @@ Handler float_handler(std::string_view name, const Rules& rules) {
   if (name == "add") return plain_or_ruled<AddFloat, Float, Float, Float>(rules);
   if (name == "sub") return plain_or_ruled<SubFloat, Float, Float, Float>(rules);
   if (name == "mul") return plain_or_ruled<MulFloat, Float, Float, Float>(rules);
-  if (name == "fma" || name == "mad") return plain_or_ruled<FmaFloat, Float, Float, Float, Float>(rules);
+  if (name == "fma" || name == "mad")
+    return plain_or_ruled<FmaFloat, Float, Float, Float, Float>(rules);
   if (name == "div") return plain_or_ruled<DivFloat, Float, Float, Float>(rules);
   if (name == "rcp") return apply_ruled<RcpFloat, Float, Float>;
   if (name == "sqrt") return plain_or_ruled<SqrtFloat, Float, Float>(rules);
@@ -69,7 +70,8 @@ void lower_float(Lowering& lowering) {
   }
   const Type type = lowering.last_type();
   if (type == Type::f32) rules.ftz = lowering.take("ftz");
-  if (type == Type::f32 && source_count(name) != 1 && !is_extreme && name != "div") rules.sat = lowering.take("sat");
+  if (type == Type::f32 && source_count(name) != 1 && !is_extreme && name != "div")
+    rules.sat = lowering.take("sat");
   if (is_extreme && type == Type::f32) {
     rules.nan = lowering.take("NaN");
     rules.xorsign_abs = lowering.take("xorsign");
@@ -82,7 +84,8 @@ void lower_float(Lowering& lowering) {
   lowering.expect_operands(count + 1, count + 1);
   std::vector<Slot> slots = {lowering.target(0, type)};
   for (std::size_t k = 1; k <= count; ++k) slots.push_back(lowering.source(k, type));
-  const Handler run = type == Type::f32 ? float_handler<float>(name, rules) : float_handler<double>(name, rules);
+  const Handler run =
+      type == Type::f32 ? float_handler<float>(name, rules) : float_handler<double>(name, rules);
   lowering.emit(run, std::move(slots)).rules = rules;
 }
 
@@ -96,16 +99,21 @@ struct CopySign {
 };
 void lower_copysign(Lowering& lowering) {
   const Type type = lowering.take_type();
-  const Handler run = type == Type::f32 ? apply<CopySign<std::uint32_t>, std::uint32_t, std::uint32_t, std::uint32_t>
-                                        : apply<CopySign<std::uint64_t>, std::uint64_t, std::uint64_t, std::uint64_t>;
-  lowering.emit(run, {lowering.target(0, type), lowering.source(1, type), lowering.source(2, type)});
+  const Handler run =
+      type == Type::f32
+          ? apply<CopySign<std::uint32_t>, std::uint32_t, std::uint32_t, std::uint32_t>
+          : apply<CopySign<std::uint64_t>, std::uint64_t, std::uint64_t, std::uint64_t>;
+  lowering.emit(run,
+                {lowering.target(0, type), lowering.source(1, type), lowering.source(2, type)});
 }
 
 constexpr Opcode float_table[] = {
-    {"add", TypeKind::real, lower_float},  {"sub", TypeKind::real, lower_float},  {"mul", TypeKind::real, lower_float},
-    {"fma", TypeKind::real, lower_float},  {"mad", TypeKind::real, lower_float},  {"div", TypeKind::real, lower_float},
-    {"rcp", TypeKind::real, lower_float},  {"sqrt", TypeKind::real, lower_float}, {"min", TypeKind::real, lower_float},
-    {"max", TypeKind::real, lower_float},  {"neg", TypeKind::real, lower_float},  {"abs", TypeKind::real, lower_float},
+    {"add", TypeKind::real, lower_float},         {"sub", TypeKind::real, lower_float},
+    {"mul", TypeKind::real, lower_float},         {"fma", TypeKind::real, lower_float},
+    {"mad", TypeKind::real, lower_float},         {"div", TypeKind::real, lower_float},
+    {"rcp", TypeKind::real, lower_float},         {"sqrt", TypeKind::real, lower_float},
+    {"min", TypeKind::real, lower_float},         {"max", TypeKind::real, lower_float},
+    {"neg", TypeKind::real, lower_float},         {"abs", TypeKind::real, lower_float},
     {"copysign", TypeKind::real, lower_copysign},
 };
 

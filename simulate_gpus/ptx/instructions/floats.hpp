@@ -14,8 +14,9 @@ namespace simulate_gpus::ptx {
 
 // In what a type's arithmetic is done: see halves.hpp.
 template <class Float>
-using Calculated = std::conditional_t<std::is_same_v<Float, Half>, float,
-                                      std::conditional_t<std::is_same_v<Float, BFloat>, double, Float>>;
+using Calculated =
+    std::conditional_t<std::is_same_v<Float, Half>, float,
+                       std::conditional_t<std::is_same_v<Float, BFloat>, double, Float>>;
 
 template <class Float>
 Calculated<Float> calculated(Float value) {
@@ -44,7 +45,8 @@ constexpr double smallest_normal = std::is_same_v<Float, Half>     ? 0x1p-14
 template <class Float>
 Calculated<Float> flushed(Calculated<Float> value) {
   using C = Calculated<Float>;
-  return std::abs(value) < static_cast<C>(smallest_normal<Float>) ? std::copysign(C{0}, value) : value;
+  return std::abs(value) < static_cast<C>(smallest_normal<Float>) ? std::copysign(C{0}, value)
+                                                                  : value;
 }
 
 template <class Float>
@@ -53,11 +55,16 @@ Calculated<Float> operand_of(const Rules& rules, Float bits) {
   return rules.ftz ? flushed<Float>(value) : value;
 }
 
-// The bits of a result, which has been rounded where the host's arithmetic is the type's own.
+// The bits of a result, which has been rounded where the host's arithmetic is the type's own. `exact` has more bits: .ftz
+// makes a result zero if it is below the normal numbers when it is rounded as if there were more of them.
 template <class Float>
-Float result_of(const Rules& rules, Calculated<Float> value) {
+Float result_of(const Rules& rules, Calculated<Float> value, double exact) {
   Float result = rounded_to<Float>(value);
-  if (rules.ftz) result = rounded_to<Float>(flushed<Float>(calculated(result)));
+  if (rules.ftz && std::abs(exact) < smallest_normal<Float>) {
+    const auto scaled = static_cast<Calculated<Float>>(exact / smallest_normal<Float>);
+    if (std::abs(calculated(rounded_to<Float>(scaled))) < 1)
+      result = rounded_to<Float>(std::copysign(Calculated<Float>{0}, value));
+  }
   if (rules.sat) {
     const Calculated<Float> now = calculated(result);
     result = rounded_to<Float>(!(now > 0) ? 0 : now > 1 ? 1 : now);

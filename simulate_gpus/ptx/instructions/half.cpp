@@ -10,8 +10,6 @@ namespace {
 // The product is exact in double; the sum keeps a mark of the bits that it loses, so that the type's rounding is right.
 template <class Float>
 Float fused(const Rules& rules, Float a, Float b, Float c) {
-  constexpr std::uint16_t out_of_bounds = 0xFFFF;  // the NaN that .oob treats as zero
-  if (rules.oob && (a.bits == out_of_bounds || b.bits == out_of_bounds)) return {};
   const auto value = [&](Float bits) { return static_cast<double>(operand_of(rules, bits)); };
   const double sum = add_to_odd(value(a) * value(b), value(c));
   Float result;
@@ -19,7 +17,7 @@ Float fused(const Rules& rules, Float a, Float b, Float c) {
     result = to_half(sum);
   else
     result = to_bfloat(sum);
-  return result_of<Float>(rules, calculated(result));
+  return result_of<Float>(rules, calculated(result), sum);
 }
 
 template <class F, class Float>
@@ -30,9 +28,14 @@ struct HalfOperation {
     if constexpr (sizeof...(Sources) == 3)
       return fused(rules, sources...);
     else if constexpr (std::is_invocable_v<F, const Rules&, decltype(calculated(sources))...>)
-      return result_of<Float>(rules, F()(rules, operand_of(rules, sources)...));
+      return finished(rules, F()(rules, operand_of(rules, sources)...));
     else
-      return result_of<Float>(rules, F()(operand_of(rules, sources)...));
+      return finished(rules, F()(operand_of(rules, sources)...));
+  }
+
+ private:
+  static Float finished(const Rules& rules, Calculated<Float> value) {
+    return result_of<Float>(rules, value, static_cast<double>(value));
   }
 };
 
@@ -55,7 +58,8 @@ Handler half_handler(bool is_pair, std::size_t sources) {
   if constexpr (std::is_same_v<F, NegFloat> || std::is_same_v<F, AbsFloat>) {
     if (sources == 1) return is_pair ? apply_with<Two, Word, Word> : apply_with<One, Float, Float>;
   } else if constexpr (std::is_same_v<F, void>) {
-    return is_pair ? apply_with<Two, Word, Word, Word, Word> : apply_with<One, Float, Float, Float, Float>;
+    return is_pair ? apply_with<Two, Word, Word, Word, Word>
+                   : apply_with<One, Float, Float, Float, Float>;
   } else {
     return is_pair ? apply_with<Two, Word, Word, Word> : apply_with<One, Float, Float, Float>;
   }
@@ -85,7 +89,8 @@ void lower_half(Lowering& lowering) {
   rules.ftz = is_f16 && lowering.take("ftz");
   rules.sat = is_f16 && (is_sum || name == "fma") && lowering.take("sat");
   rules.relu = name == "fma" && lowering.take("relu");
-  rules.oob = name == "fma" && lowering.take("oob");
+  // The NaN that .oob treats as zero comes from copies of tensors alone, which are not offered.
+  if (name == "fma") lowering.take("oob");
   rules.nan = is_extreme && lowering.take("NaN");
   rules.xorsign_abs = is_extreme && lowering.take("xorsign");
   if (rules.xorsign_abs && !lowering.take("abs")) lowering.invalid("it needs .xorsign.abs");
@@ -95,13 +100,15 @@ void lower_half(Lowering& lowering) {
   std::vector<Slot> slots = {lowering.target(0, type)};
   for (std::size_t k = 1; k <= count; ++k) slots.push_back(lowering.source(k, type));
   const bool is_pair = bits_of(type) == 32;
-  const Handler run = is_f16 ? half_handler_named<Half>(name, is_pair) : half_handler_named<BFloat>(name, is_pair);
+  const Handler run =
+      is_f16 ? half_handler_named<Half>(name, is_pair) : half_handler_named<BFloat>(name, is_pair);
   lowering.emit(run, std::move(slots)).rules = rules;
 }
 
 constexpr Opcode half_table[] = {
-    {"add", TypeKind::half, lower_half}, {"sub", TypeKind::half, lower_half}, {"mul", TypeKind::half, lower_half},
-    {"fma", TypeKind::half, lower_half}, {"min", TypeKind::half, lower_half}, {"max", TypeKind::half, lower_half},
+    {"add", TypeKind::half, lower_half}, {"sub", TypeKind::half, lower_half},
+    {"mul", TypeKind::half, lower_half}, {"fma", TypeKind::half, lower_half},
+    {"min", TypeKind::half, lower_half}, {"max", TypeKind::half, lower_half},
     {"neg", TypeKind::half, lower_half}, {"abs", TypeKind::half, lower_half},
 };
 

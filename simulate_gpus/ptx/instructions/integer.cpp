@@ -30,8 +30,8 @@ template <int Sign>
 struct SaturatedSum {
   std::int32_t operator()(std::int32_t a, std::int32_t b) const {
     const std::int64_t sum = std::int64_t{a} + Sign * std::int64_t{b};
-    return static_cast<std::int32_t>(std::clamp<std::int64_t>(sum, std::numeric_limits<std::int32_t>::min(),
-                                                              std::numeric_limits<std::int32_t>::max()));
+    return static_cast<std::int32_t>(std::clamp<std::int64_t>(
+        sum, std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max()));
   }
 };
 struct MinInteger {
@@ -65,8 +65,9 @@ struct AbsInteger {  // of the smallest number: itself
 struct Sad {  // c + |a - b|
   template <class T>
   T operator()(T a, T b, T c) const {
-    const Unsigned<T> difference = a < b ? static_cast<Unsigned<T>>(static_cast<Unsigned<T>>(b) - static_cast<Unsigned<T>>(a))
-                                         : static_cast<Unsigned<T>>(static_cast<Unsigned<T>>(a) - static_cast<Unsigned<T>>(b));
+    const Unsigned<T> difference =
+        a < b ? static_cast<Unsigned<T>>(static_cast<Unsigned<T>>(b) - static_cast<Unsigned<T>>(a))
+              : static_cast<Unsigned<T>>(static_cast<Unsigned<T>>(a) - static_cast<Unsigned<T>>(b));
     return static_cast<T>(static_cast<Unsigned<T>>(c) + difference);
   }
 };
@@ -107,14 +108,20 @@ void lower_binary_integer(Lowering& lowering) {
                                 : binary_integer<RemInteger>(type);
   if (is_saturated || is_relu) {
     if (type != Type::s32) lowering.refuse();
-    if (is_saturated && name == "add") run = apply<SaturatedSum<1>, std::int32_t, std::int32_t, std::int32_t>;
-    else if (is_saturated && name == "sub") run = apply<SaturatedSum<-1>, std::int32_t, std::int32_t, std::int32_t>;
-    else if (is_relu && name == "min") run = apply<AtLeastZero<MinInteger>, std::int32_t, std::int32_t, std::int32_t>;
-    else if (is_relu && name == "max") run = apply<AtLeastZero<MaxInteger>, std::int32_t, std::int32_t, std::int32_t>;
-    else lowering.refuse();
+    if (is_saturated && name == "add")
+      run = apply<SaturatedSum<1>, std::int32_t, std::int32_t, std::int32_t>;
+    else if (is_saturated && name == "sub")
+      run = apply<SaturatedSum<-1>, std::int32_t, std::int32_t, std::int32_t>;
+    else if (is_relu && name == "min")
+      run = apply<AtLeastZero<MinInteger>, std::int32_t, std::int32_t, std::int32_t>;
+    else if (is_relu && name == "max")
+      run = apply<AtLeastZero<MaxInteger>, std::int32_t, std::int32_t, std::int32_t>;
+    else
+      lowering.refuse();
   }
   lowering.expect_operands(3, 3);
-  lowering.emit(run, {lowering.target(0, type), lowering.source(1, type), lowering.source(2, type)});
+  lowering.emit(run,
+                {lowering.target(0, type), lowering.source(1, type), lowering.source(2, type)});
 }
 
 void lower_unary_integer(Lowering& lowering) {
@@ -135,14 +142,19 @@ void lower_sad(Lowering& lowering) {
   const Type type = lowering.take_type();
   lowering.expect_operands(4, 4);
   lowering.emit(for_integers(type, []<class T>() -> Handler { return apply<Sad, T, T, T, T>; }),
-                {lowering.target(0, type), lowering.source(1, type), lowering.source(2, type), lowering.source(3, type)});
+                {lowering.target(0, type), lowering.source(1, type), lowering.source(2, type),
+                 lowering.source(3, type)});
 }
 
 constexpr Opcode integer_table[] = {
-    {"add", TypeKind::integer, lower_binary_integer}, {"sub", TypeKind::integer, lower_binary_integer},
-    {"min", TypeKind::integer, lower_binary_integer}, {"max", TypeKind::integer, lower_binary_integer},
-    {"div", TypeKind::integer, lower_binary_integer}, {"rem", TypeKind::integer, lower_binary_integer},
-    {"abs", TypeKind::integer, lower_unary_integer},  {"neg", TypeKind::integer, lower_unary_integer},
+    {"add", TypeKind::integer, lower_binary_integer},
+    {"sub", TypeKind::integer, lower_binary_integer},
+    {"min", TypeKind::integer, lower_binary_integer},
+    {"max", TypeKind::integer, lower_binary_integer},
+    {"div", TypeKind::integer, lower_binary_integer},
+    {"rem", TypeKind::integer, lower_binary_integer},
+    {"abs", TypeKind::integer, lower_unary_integer},
+    {"neg", TypeKind::integer, lower_unary_integer},
     {"sad", TypeKind::integer, lower_sad},
 };
 

@@ -23,7 +23,8 @@ void load(Warp& warp, const Instruction& instruction, Mask mask) {
   const Slot* const slots = instruction.slots.data();
   const std::size_t count = instruction.count;
   if (instruction.mode == same_for_all && instruction.space != Space::local) {
-    const std::byte* const place = find(warp, instruction, slots[0], Access::read, std::countr_zero(mask));
+    const std::byte* const place =
+        find(warp, instruction, slots[0], Access::read, std::countr_zero(mask));
     for (std::size_t k = 0; k < count; ++k) {
       const T value = value_at<T>(place, k);
       if (slots[k + 1] == no_slot) continue;
@@ -36,7 +37,8 @@ void load(Warp& warp, const Instruction& instruction, Mask mask) {
   }
   if constexpr (sizeof(T) >= 4) {
     if (mask == all_lanes && count == 1 && slots[1] != no_slot) {
-      if (const std::byte* const place = find_neighbours(warp, instruction, slots[0], Access::read)) {
+      if (const std::byte* const place =
+              find_neighbours(warp, instruction, slots[0], Access::read)) {
         std::memcpy(lanes.file + slots[1], place, lane_count * sizeof(T));
         return;
       }
@@ -117,11 +119,13 @@ std::size_t take_parts(Lowering& lowering) {
 
 std::vector<Operand> parts_of(Lowering& lowering, const Operand& operand, std::size_t count) {
   if (count == 1) return {operand};
-  if (operand.kind != Operand::Kind::vector || operand.parts.size() != count) lowering.invalid("a vector of another size");
+  if (operand.kind != Operand::Kind::vector || operand.parts.size() != count)
+    lowering.invalid("a vector of another size");
   return operand.parts;
 }
 
-Instruction access_of(Lowering& lowering, const Operand& address, Space space, Type type, std::size_t count) {
+Instruction access_of(Lowering& lowering, const Operand& address, Space space, Type type,
+                      std::size_t count) {
   Instruction access;
   access.slots = {lowering.address(access, address, space)};
   access.count = static_cast<std::uint8_t>(count);

@@ -23,7 +23,8 @@ Sum element_of(Type type, std::uint64_t bits) {
     const std::size_t width = bits_of(type);
     const std::uint64_t value = bits & ((std::uint64_t{1} << width) - 1);
     const bool is_negative = is_signed(type) && (value >> (width - 1) & 1) != 0;
-    return static_cast<std::int64_t>(is_negative ? value | ~((std::uint64_t{1} << width) - 1) : value);
+    return static_cast<std::int64_t>(is_negative ? value | ~((std::uint64_t{1} << width) - 1)
+                                                 : value);
   } else if constexpr (std::is_same_v<Sum, double>) {
     return std::bit_cast<double>(bits);
   } else {
@@ -51,7 +52,8 @@ std::uint64_t sum_bits(Type type, Sum sum, bool clamps) {
   } else if constexpr (std::is_same_v<Sum, double>) {
     return std::bit_cast<std::uint64_t>(sum);
   } else {
-    return type == Type::f16 ? to_half(sum).bits : std::bit_cast<std::uint32_t>(rounded_to<float>(sum));
+    return type == Type::f16 ? to_half(sum).bits
+                             : std::bit_cast<std::uint32_t>(rounded_to<float>(sum));
   }
 }
 

@@ -32,10 +32,12 @@ void ldmatrix(Warp& warp, const Instruction& instruction, Mask) {
   Rows matrices[4];
   for (int k = 0; k < instruction.count; ++k)
     for (int row = 0; row < 8; ++row)
-      std::memcpy(matrices[k][row], find(warp, instruction, instruction.slots[1], Access::read, 8 * k + row), 16);
+      std::memcpy(matrices[k][row],
+                  find(warp, instruction, instruction.slots[1], Access::read, 8 * k + row), 16);
   for (int k = 0; k < instruction.count; ++k)
     for (int lane = 0; lane < lane_count; ++lane)
-      warp.lanes.put(instruction.slots[static_cast<std::size_t>(2 + k)], lane, pair_of(matrices[k], lane, is_transposed));
+      warp.lanes.put(instruction.slots[static_cast<std::size_t>(2 + k)], lane,
+                     pair_of(matrices[k], lane, is_transposed));
 }
 
 void stmatrix(Warp& warp, const Instruction& instruction, Mask) {
@@ -46,7 +48,8 @@ void stmatrix(Warp& warp, const Instruction& instruction, Mask) {
     for (int lane = 0; lane < lane_count; ++lane)
       put_pair(rows, lane, instruction.mode != 0, warp.lanes.get<std::uint32_t>(slot, lane));
     for (int row = 0; row < 8; ++row)
-      std::memcpy(find(warp, instruction, instruction.slots[1], Access::write, 8 * k + row), rows[row], 16);
+      std::memcpy(find(warp, instruction, instruction.slots[1], Access::write, 8 * k + row),
+                  rows[row], 16);
   }
 }
 
@@ -55,13 +58,18 @@ void movmatrix(Warp& warp, const Instruction& instruction, Mask) {
   Rows rows;
   for (int lane = 0; lane < lane_count; ++lane)
     put_pair(rows, lane, false, warp.lanes.get<std::uint32_t>(instruction.slots[2], lane));
-  for (int lane = 0; lane < lane_count; ++lane) warp.lanes.put(instruction.slots[1], lane, pair_of(rows, lane, true));
+  for (int lane = 0; lane < lane_count; ++lane)
+    warp.lanes.put(instruction.slots[1], lane, pair_of(rows, lane, true));
 }
 
 void lower_matrix_memory(Lowering& lowering) {
   const bool is_load = lowering.opcode() == "ldmatrix";
-  if (!lowering.take("sync") || !lowering.take("aligned") || !lowering.take("m8n8")) lowering.refuse("that shape");
-  const std::size_t count = lowering.take("x1") ? 1 : lowering.take("x2") ? 2 : lowering.take("x4") ? 4 : 0;
+  if (!lowering.take("sync") || !lowering.take("aligned") || !lowering.take("m8n8"))
+    lowering.refuse("that shape");
+  const std::size_t count = lowering.take("x1")   ? 1
+                            : lowering.take("x2") ? 2
+                            : lowering.take("x4") ? 4
+                                                  : 0;
   if (count == 0) lowering.invalid("it needs .x1, .x2 or .x4");
   const bool is_transposed = lowering.take("trans");
   const Space space = take_space(lowering);
@@ -69,10 +77,13 @@ void lower_matrix_memory(Lowering& lowering) {
   lowering.expect_operands(2, 2);
   const Operand& values = lowering.operand(is_load ? 0 : 1);
   Instruction access;
-  std::vector<Slot> slots = {lowering.constant(all_lanes, false), lowering.address(access, lowering.operand(is_load ? 1 : 0), space)};
-  const std::vector<Operand> parts = values.kind == Operand::Kind::vector ? values.parts : std::vector<Operand>{values};
+  std::vector<Slot> slots = {lowering.constant(all_lanes, false),
+                             lowering.address(access, lowering.operand(is_load ? 1 : 0), space)};
+  const std::vector<Operand> parts =
+      values.kind == Operand::Kind::vector ? values.parts : std::vector<Operand>{values};
   if (parts.size() != count) lowering.invalid("a vector of another size");
-  for (const Operand& part : parts) slots.push_back(is_load ? lowering.target(part, Type::b32) : lowering.source(part, Type::b32));
+  for (const Operand& part : parts)
+    slots.push_back(is_load ? lowering.target(part, Type::b32) : lowering.source(part, Type::b32));
   for (const Slot slot : slots)
     if (slot == no_slot) lowering.invalid("a result is missing");
   Instruction& instruction = lowering.emit(is_load ? ldmatrix : stmatrix, std::move(slots));
@@ -86,10 +97,13 @@ void lower_matrix_memory(Lowering& lowering) {
 }
 
 void lower_movmatrix(Lowering& lowering) {
-  if (!lowering.take("sync") || !lowering.take("aligned") || !lowering.take("m8n8") || !lowering.take("trans") || !lowering.take("b16"))
+  if (!lowering.take("sync") || !lowering.take("aligned") || !lowering.take("m8n8") ||
+      !lowering.take("trans") || !lowering.take("b16"))
     lowering.refuse();
-  lowering.emit(movmatrix, {lowering.constant(all_lanes, false), lowering.target(0, Type::b32), lowering.source(1, Type::b32)}).flow =
-      Flow::together;
+  lowering
+      .emit(movmatrix, {lowering.constant(all_lanes, false), lowering.target(0, Type::b32),
+                        lowering.source(1, Type::b32)})
+      .flow = Flow::together;
 }
 
 constexpr Opcode matrix_memory_table[] = {

@@ -15,7 +15,12 @@ namespace {
 constexpr std::uint64_t count_mask = (1 << 20) - 1;
 constexpr int phase_bit = 40, bytes_bit = 41;
 
-enum MbarrierMode : std::uint8_t { mbarrier_arrive, mbarrier_drop, mbarrier_expect, mbarrier_complete };
+enum MbarrierMode : std::uint8_t {
+  mbarrier_arrive,
+  mbarrier_drop,
+  mbarrier_expect,
+  mbarrier_complete
+};
 
 struct MbarrierWord {
   std::uint64_t pending = 0, expected = 0, phase = 0, bytes = 0;
@@ -23,7 +28,10 @@ struct MbarrierWord {
   static MbarrierWord read(std::uint64_t word) {
     return {word & count_mask, word >> 20 & count_mask, word >> phase_bit & 1, word >> bytes_bit};
   }
-  std::uint64_t word() const { return (pending & count_mask) | (expected & count_mask) << 20 | phase << phase_bit | bytes << bytes_bit; }
+  std::uint64_t word() const {
+    return (pending & count_mask) | (expected & count_mask) << 20 | phase << phase_bit |
+           bytes << bytes_bit;
+  }
   void complete_phase() {
     if (pending != 0 || (bytes << bytes_bit) != 0) return;
     pending = expected;
@@ -46,9 +54,11 @@ std::uint64_t change_word(std::byte* place, F&& change) {
 void init(Warp& warp, const Instruction& instruction, Mask mask) {
   ++warp.writes;
   each_lane(mask, [&](int lane) {
-    const std::uint64_t count = warp.lanes.get<std::uint32_t>(instruction.slots[1], lane) & count_mask;
+    const std::uint64_t count =
+        warp.lanes.get<std::uint32_t>(instruction.slots[1], lane) & count_mask;
     const std::uint64_t word = MbarrierWord{count, count, 0, 0}.word();
-    std::memcpy(find(warp, instruction, instruction.slots[0], Access::write, lane), &word, sizeof word);
+    std::memcpy(find(warp, instruction, instruction.slots[0], Access::write, lane), &word,
+                sizeof word);
   });
 }
 
@@ -62,8 +72,10 @@ void arrive(Warp& warp, const Instruction& instruction, Mask mask) {
     std::byte* const place = find(warp, instruction, slots[0], Access::write, lane);
     const std::uint64_t old = change_word(place, [&](MbarrierWord& word) {
       if (instruction.mode == mbarrier_drop) word.expected -= count;
-      if (instruction.mode == mbarrier_complete) word.bytes -= bytes;
-      else word.bytes += bytes;
+      if (instruction.mode == mbarrier_complete)
+        word.bytes -= bytes;
+      else
+        word.bytes += bytes;
       if (instruction.mode <= mbarrier_drop) word.pending = (word.pending - count) & count_mask;
       if (instruction.mode != mbarrier_expect) word.complete_phase();
     });
@@ -80,8 +92,9 @@ void test_wait(Warp& warp, const Instruction& instruction, Mask mask) {
     const std::byte* const place = find(warp, instruction, slots[0], Access::read, lane);
     std::uint64_t word;
     std::memcpy(&word, place, sizeof word);
-    const std::uint64_t phase = by_parity ? warp.lanes.get<std::uint32_t>(slots[2], lane) & 1
-                                          : MbarrierWord::read(warp.lanes.get<std::uint64_t>(slots[2], lane)).phase;
+    const std::uint64_t phase =
+        by_parity ? warp.lanes.get<std::uint32_t>(slots[2], lane) & 1
+                  : MbarrierWord::read(warp.lanes.get<std::uint64_t>(slots[2], lane)).phase;
     truth |= static_cast<Mask>(MbarrierWord::read(word).phase != phase) << lane;
   });
   warp.lanes.put_predicate(slots[1], mask, truth);
@@ -95,7 +108,8 @@ void pending_count(Warp& warp, const Instruction& instruction, Mask mask) {
   });
 }
 
-Instruction& emit_at(Lowering& lowering, Handler handler, const Operand& where, std::vector<Slot> others, Space space) {
+Instruction& emit_at(Lowering& lowering, Handler handler, const Operand& where,
+                     std::vector<Slot> others, Space space) {
   Instruction access;
   const Slot base = lowering.address(access, where, space);
   others.insert(others.begin(), base);
@@ -109,7 +123,8 @@ Instruction& emit_at(Lowering& lowering, Handler handler, const Operand& where, 
 
 void lower_arrival(Lowering& lowering, Space space, std::uint8_t mode, bool expects) {
   lowering.take("noComplete");
-  const bool has_state = mode <= mbarrier_drop && lowering.operand(0).kind != Operand::Kind::address;
+  const bool has_state =
+      mode <= mbarrier_drop && lowering.operand(0).kind != Operand::Kind::address;
   const std::size_t first = has_state ? 1 : 0;
   const Slot zero = lowering.constant(0, false);
   Slot count = lowering.constant(1, false), bytes = zero;
@@ -120,8 +135,9 @@ void lower_arrival(Lowering& lowering, Space space, std::uint8_t mode, bool expe
 }
 
 void lower_mbarrier(Lowering& lowering) {
-  const std::string_view what = lowering.take_one_of({"init", "inval", "arrive", "arrive_drop", "test_wait", "try_wait",
-                                                      "pending_count", "expect_tx", "complete_tx"});
+  const std::string_view what =
+      lowering.take_one_of({"init", "inval", "arrive", "arrive_drop", "test_wait", "try_wait",
+                            "pending_count", "expect_tx", "complete_tx"});
   const bool expects = (what == "arrive" || what == "arrive_drop") && lowering.take("expect_tx");
   take_order_and_caching(lowering);
   const Space space = what == "pending_count" ? Space::generic : take_space(lowering);
@@ -134,11 +150,12 @@ void lower_mbarrier(Lowering& lowering) {
   } else if (what == "arrive" || what == "arrive_drop") {
     lower_arrival(lowering, space, what == "arrive" ? mbarrier_arrive : mbarrier_drop, expects);
   } else if (what == "expect_tx" || what == "complete_tx") {
-    lower_arrival(lowering, space, what == "expect_tx" ? mbarrier_expect : mbarrier_complete, false);
+    lower_arrival(lowering, space, what == "expect_tx" ? mbarrier_expect : mbarrier_complete,
+                  false);
   } else if (what == "test_wait" || what == "try_wait") {
     const Slot phase = by_parity ? lowering.source(2, Type::u32) : lowering.source(2, Type::b64);
-    Instruction& instruction =
-        emit_at(lowering, test_wait, lowering.operand(1), {lowering.target(0, Type::pred), phase}, space);
+    Instruction& instruction = emit_at(lowering, test_wait, lowering.operand(1),
+                                       {lowering.target(0, Type::pred), phase}, space);
     instruction.mode = by_parity ? 1 : 0;
     instruction.flow = Flow::pause;
   } else if (what == "pending_count") {
@@ -154,12 +171,14 @@ constexpr Opcode mbarrier_table[] = {{"mbarrier", TypeKind::any, lower_mbarrier}
 
 void lower_mbarrier_arrival_of_copies(Lowering& lowering) {
   if (!lowering.take("arrive")) lowering.refuse();
-  const bool counts = lowering.take("noinc");  // without it an arrival is added first, so that nothing changes
+  const bool counts =
+      lowering.take("noinc");  // without it an arrival is added first, so that nothing changes
   const Space space = take_space(lowering);
   lowering.take("b64");
   const Slot zero = lowering.constant(0, false);
-  emit_at(lowering, arrive, lowering.operand(0), {no_slot, lowering.constant(counts ? 1 : 0, false), zero}, space).mode =
-      counts ? mbarrier_arrive : mbarrier_expect;
+  emit_at(lowering, arrive, lowering.operand(0),
+          {no_slot, lowering.constant(counts ? 1 : 0, false), zero}, space)
+      .mode = counts ? mbarrier_arrive : mbarrier_expect;
 }
 
 std::span<const Opcode> mbarrier_opcodes() { return mbarrier_table; }

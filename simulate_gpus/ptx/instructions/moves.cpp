@@ -42,24 +42,31 @@ void pack(Warp& warp, const Instruction& instruction, Mask mask) {
     }
     if (bytes * count == 16) warp.lanes.put(instruction.slots[0], lane, value);
     if (bytes * count == 8) warp.lanes.put(instruction.slots[0], lane, value.low);
-    if (bytes * count < 8) warp.lanes.put(instruction.slots[0], lane, static_cast<std::uint32_t>(value.low));
+    if (bytes * count < 8)
+      warp.lanes.put(instruction.slots[0], lane, static_cast<std::uint32_t>(value.low));
   });
 }
 void unpack(Warp& warp, const Instruction& instruction, Mask mask) {
   const std::size_t bytes = instruction.bytes, count = instruction.count;
   each_lane(mask, [&](int lane) {
     Wide value;
-    if (bytes * count == 16) value = warp.lanes.get<Wide>(instruction.slots[0], lane);
-    else value.low = part(warp.lanes, instruction.slots[0], lane, bytes * count);
+    if (bytes * count == 16)
+      value = warp.lanes.get<Wide>(instruction.slots[0], lane);
+    else
+      value.low = part(warp.lanes, instruction.slots[0], lane, bytes * count);
     for (std::size_t k = 0; k < count; ++k) {
       const Slot slot = instruction.slots[k + 1];
       const std::size_t bit = 8 * bytes * k;
       const std::uint64_t bits = (bit < 64 ? value.low : value.high) >> bit % 64;
       if (slot == no_slot) continue;
-      if (bytes == 8) warp.lanes.put(slot, lane, bits);
-      else if (bytes == 4) warp.lanes.put(slot, lane, static_cast<std::uint32_t>(bits));
-      else if (bytes == 2) warp.lanes.put(slot, lane, static_cast<std::uint16_t>(bits));
-      else warp.lanes.put(slot, lane, static_cast<std::uint8_t>(bits));
+      if (bytes == 8)
+        warp.lanes.put(slot, lane, bits);
+      else if (bytes == 4)
+        warp.lanes.put(slot, lane, static_cast<std::uint32_t>(bits));
+      else if (bytes == 2)
+        warp.lanes.put(slot, lane, static_cast<std::uint16_t>(bits));
+      else
+        warp.lanes.put(slot, lane, static_cast<std::uint8_t>(bits));
     }
   });
 }
@@ -98,7 +105,8 @@ void lower_mov(Lowering& lowering) {
   const Operand& to = lowering.operand(0);
   const Operand& from = lowering.operand(1);
   if (is_vector) {
-    if (to.parts.size() != from.parts.size() || to.parts.empty()) lowering.invalid("vectors of different sizes");
+    if (to.parts.size() != from.parts.size() || to.parts.empty())
+      lowering.invalid("vectors of different sizes");
     std::vector<Slot> between;  // the target may hold sources
     for (const Operand& operand : from.parts) {
       between.push_back(lowering.temporary(bits_of(type)));
@@ -128,7 +136,8 @@ constexpr Opcode move_table[] = {{"mov", TypeKind::any, lower_mov}};
 Handler copy_handler(Type type) {
   if (type == Type::pred) return copy_predicate;
   if (bits_of(type) > 64) return apply<Identity, Wide, Wide>;
-  return bits_of(type) > 32 ? apply<Identity, std::uint64_t, std::uint64_t> : apply<Identity, std::uint32_t, std::uint32_t>;
+  return bits_of(type) > 32 ? apply<Identity, std::uint64_t, std::uint64_t>
+                            : apply<Identity, std::uint32_t, std::uint32_t>;
 }
 
 void narrow_register(Warp& warp, const Instruction& instruction, Mask mask) {

@@ -37,8 +37,8 @@ struct ProductAndSum {
   }
 };
 std::int32_t saturated(std::int64_t value) {
-  return static_cast<std::int32_t>(std::clamp<std::int64_t>(value, std::numeric_limits<std::int32_t>::min(),
-                                                            std::numeric_limits<std::int32_t>::max()));
+  return static_cast<std::int32_t>(std::clamp<std::int64_t>(
+      value, std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max()));
 }
 struct MadHighSat {  // mad.hi.sat.s32
   std::int32_t operator()(std::int32_t a, std::int32_t b, std::int32_t c) const {
@@ -68,7 +68,8 @@ struct Dp4a {
   std::int32_t operator()(std::uint32_t a, std::uint32_t b, std::uint32_t c) const {
     std::uint32_t sum = c;
     for (int k = 0; k < 32; k += 8)
-      sum += static_cast<std::uint32_t>(int{static_cast<Left>(a >> k)} * int{static_cast<Right>(b >> k)});
+      sum += static_cast<std::uint32_t>(int{static_cast<Left>(a >> k)} *
+                                        int{static_cast<Right>(b >> k)});
     return static_cast<std::int32_t>(sum);
   }
 };
@@ -86,7 +87,8 @@ struct Dp2a {
 Handler wide_product(Type type, bool has_sum) {
   return for_integers(type, [&]<class T>() -> Handler {
     if constexpr (sizeof(T) < 8)
-      return has_sum ? apply<ProductAndSum<MulWide>, Double<T>, T, T, Double<T>> : apply<MulWide, Double<T>, T, T>;
+      return has_sum ? apply<ProductAndSum<MulWide>, Double<T>, T, T, Double<T>>
+                     : apply<MulWide, Double<T>, T, T>;
     else
       return nullptr;
   });
@@ -102,7 +104,8 @@ void lower_mul(Lowering& lowering) {
   Handler run = nullptr;
   if (half == "wide") {
     run = wide_product(type, has_sum);
-    result = bits_of(type) == 16 ? (is_signed(type) ? Type::s32 : Type::u32) : (is_signed(type) ? Type::s64 : Type::u64);
+    result = bits_of(type) == 16 ? (is_signed(type) ? Type::s32 : Type::u32)
+                                 : (is_signed(type) ? Type::s64 : Type::u64);
   } else if (half == "lo") {
     run = for_integers(type, [&]<class T>() -> Handler {
       return has_sum ? apply<ProductAndSum<MulLow>, T, T, T, T> : apply<MulLow, T, T, T>;
@@ -118,14 +121,17 @@ void lower_mul(Lowering& lowering) {
   }
   if (run == nullptr) lowering.invalid("it needs .lo, .hi or .wide");
   lowering.expect_operands(has_sum ? 4 : 3, has_sum ? 4 : 3);
-  std::vector<Slot> slots = {lowering.target(0, result), lowering.source(1, type), lowering.source(2, type)};
+  std::vector<Slot> slots = {lowering.target(0, result), lowering.source(1, type),
+                             lowering.source(2, type)};
   if (has_sum) slots.push_back(lowering.source(3, result));
   lowering.emit(run, std::move(slots));
 }
 
 template <class T>
 Handler product_of_24_bits(bool is_high, bool has_sum) {
-  if (has_sum) return is_high ? apply<ProductAndSum<Mul24<true>>, T, T, T, T> : apply<ProductAndSum<Mul24<false>>, T, T, T, T>;
+  if (has_sum)
+    return is_high ? apply<ProductAndSum<Mul24<true>>, T, T, T, T>
+                   : apply<ProductAndSum<Mul24<false>>, T, T, T, T>;
   return is_high ? apply<Mul24<true>, T, T, T> : apply<Mul24<false>, T, T, T>;
 }
 
@@ -142,7 +148,8 @@ void lower_mul24(Lowering& lowering) {
     if (!has_sum || !is_high || type != Type::s32) lowering.refuse();
     run = apply<Mad24HighSat, std::int32_t, std::int32_t, std::int32_t, std::int32_t>;
   }
-  std::vector<Slot> slots = {lowering.target(0, type), lowering.source(1, type), lowering.source(2, type)};
+  std::vector<Slot> slots = {lowering.target(0, type), lowering.source(1, type),
+                             lowering.source(2, type)};
   if (has_sum) slots.push_back(lowering.source(3, type));
   lowering.emit(run, std::move(slots));
 }
@@ -163,17 +170,18 @@ void lower_dot_product(Lowering& lowering) {
   const Type left = lowering.take_type(), right = lowering.take_type();
   using Byte = std::uint8_t;
   using Signed = std::int8_t;
-  const Handler run = is_signed(left) ? (is_signed(right) ? dot_product<Signed, Signed>(is_four, is_high)
-                                                          : dot_product<Signed, Byte>(is_four, is_high))
-                                      : (is_signed(right) ? dot_product<Byte, Signed>(is_four, is_high)
-                                                          : dot_product<Byte, Byte>(is_four, is_high));
-  lowering.emit(run, {lowering.target(0, Type::b32), lowering.source(1, Type::b32), lowering.source(2, Type::b32),
-                      lowering.source(3, Type::b32)});
+  const Handler run = is_signed(left)
+                          ? (is_signed(right) ? dot_product<Signed, Signed>(is_four, is_high)
+                                              : dot_product<Signed, Byte>(is_four, is_high))
+                          : (is_signed(right) ? dot_product<Byte, Signed>(is_four, is_high)
+                                              : dot_product<Byte, Byte>(is_four, is_high));
+  lowering.emit(run, {lowering.target(0, Type::b32), lowering.source(1, Type::b32),
+                      lowering.source(2, Type::b32), lowering.source(3, Type::b32)});
 }
 
 constexpr Opcode multiply_table[] = {
-    {"mul", TypeKind::integer, lower_mul},     {"mad", TypeKind::integer, lower_mul},
-    {"mul24", TypeKind::integer, lower_mul24}, {"mad24", TypeKind::integer, lower_mul24},
+    {"mul", TypeKind::integer, lower_mul},      {"mad", TypeKind::integer, lower_mul},
+    {"mul24", TypeKind::integer, lower_mul24},  {"mad24", TypeKind::integer, lower_mul24},
     {"dp4a", TypeKind::any, lower_dot_product}, {"dp2a", TypeKind::any, lower_dot_product},
 };
 

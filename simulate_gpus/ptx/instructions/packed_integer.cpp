@@ -12,7 +12,8 @@ template <class F, class T>
 struct InHalves {
   std::uint32_t operator()(std::uint32_t a, std::uint32_t b) const {
     const auto low = static_cast<std::uint16_t>(F()(static_cast<T>(a), static_cast<T>(b)));
-    const auto high = static_cast<std::uint16_t>(F()(static_cast<T>(a >> 16), static_cast<T>(b >> 16)));
+    const auto high =
+        static_cast<std::uint16_t>(F()(static_cast<T>(a >> 16), static_cast<T>(b >> 16)));
     return low | std::uint32_t{high} << 16;
   }
 };
@@ -43,7 +44,8 @@ void lower_packed_integer(Lowering& lowering) {
                       : name == "min" ? in_halves<MinHalf>(type, is_relu)
                                       : in_halves<MaxHalf>(type, is_relu);
   if (run == nullptr) lowering.refuse();
-  lowering.emit(run, {lowering.target(0, type), lowering.source(1, type), lowering.source(2, type)});
+  lowering.emit(run,
+                {lowering.target(0, type), lowering.source(1, type), lowering.source(2, type)});
 }
 
 constexpr Opcode packed_integer_table[] = {

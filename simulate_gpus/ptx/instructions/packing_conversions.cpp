@@ -9,12 +9,14 @@ namespace simulate_gpus::ptx {
 namespace {
 
 struct CvtPack {
-  std::uint32_t operator()(const Instruction& instruction, std::int32_t a, std::int32_t b, std::uint32_t rest) const {
+  std::uint32_t operator()(const Instruction& instruction, std::int32_t a, std::int32_t b,
+                           std::uint32_t rest) const {
     const std::size_t bits = bits_of(instruction.type);
     const std::int64_t count = std::int64_t{1} << bits;
     const std::int64_t low = is_signed(instruction.type) ? -count / 2 : 0;
     const auto cut = [&](std::int32_t value) {
-      return static_cast<std::uint32_t>(std::clamp<std::int64_t>(value, low, low + count - 1)) & static_cast<std::uint32_t>(count - 1);
+      return static_cast<std::uint32_t>(std::clamp<std::int64_t>(value, low, low + count - 1)) &
+             static_cast<std::uint32_t>(count - 1);
     };
     const std::uint32_t above = bits == 16 ? 0 : rest << (2 * bits);
     return above | cut(a) << bits | cut(b);
@@ -31,8 +33,11 @@ void lower_packing_conversion(Lowering& lowering) {
   if (has_rest && lowering.take_type() != Type::b32) lowering.invalid("it needs .b32 at the end");
   lowering.expect_operands(has_rest ? 4 : 3, has_rest ? 4 : 3);
   const Slot rest = has_rest ? lowering.source(3, Type::b32) : lowering.constant(0, false);
-  lowering.emit(apply_with<CvtPack, std::uint32_t, std::int32_t, std::int32_t, std::uint32_t>,
-                {lowering.target(0, Type::b32), lowering.source(1, Type::s32), lowering.source(2, Type::s32), rest}).type = to;
+  lowering
+      .emit(apply_with<CvtPack, std::uint32_t, std::int32_t, std::int32_t, std::uint32_t>,
+            {lowering.target(0, Type::b32), lowering.source(1, Type::s32),
+             lowering.source(2, Type::s32), rest})
+      .type = to;
 }
 
 }  // namespace simulate_gpus::ptx

@@ -9,7 +9,15 @@
 namespace simulate_gpus::ptx {
 namespace {
 
-enum PermutationMode : std::uint8_t { prmt_any, prmt_f4e, prmt_b4e, prmt_rc8, prmt_ecl, prmt_ecr, prmt_rc16 };
+enum PermutationMode : std::uint8_t {
+  prmt_any,
+  prmt_f4e,
+  prmt_b4e,
+  prmt_rc8,
+  prmt_ecl,
+  prmt_ecr,
+  prmt_rc16
+};
 
 // Each nibble of the control picks one of the eight bytes of a and b; its top bit: the byte's sign eight times.
 struct Prmt {
@@ -27,7 +35,8 @@ struct Prmt {
 };
 // The modes' picks follow from the two lowest bits of the control.
 struct PrmtMode {
-  std::uint32_t operator()(const Instruction& instruction, std::uint32_t a, std::uint32_t b, std::uint32_t control) const {
+  std::uint32_t operator()(const Instruction& instruction, std::uint32_t a, std::uint32_t b,
+                           std::uint32_t control) const {
     const unsigned c = control & 3;
     std::uint32_t picks = 0;
     for (unsigned k = 0; k < 4; ++k) {
@@ -47,7 +56,8 @@ struct PrmtMode {
 std::uint32_t look_up(std::uint32_t a, std::uint32_t b, std::uint32_t c, std::uint32_t table) {
   std::uint32_t result = 0;
   for (unsigned row = 0; row < 8; ++row) {
-    const std::uint32_t is_row = ((row & 4) != 0 ? a : ~a) & ((row & 2) != 0 ? b : ~b) & ((row & 1) != 0 ? c : ~c);
+    const std::uint32_t is_row =
+        ((row & 4) != 0 ? a : ~a) & ((row & 2) != 0 ? b : ~b) & ((row & 1) != 0 ? c : ~c);
     result |= is_row & (0 - (table >> row & 1));
   }
   return result;
@@ -57,7 +67,8 @@ void lop3(Warp& warp, const Instruction& instruction, Mask mask) {
   const Slot a = instruction.slots[1], b = instruction.slots[2], c = instruction.slots[3];
   const auto table = static_cast<std::uint32_t>(instruction.immediate);
   for_lanes<std::uint32_t>(lanes, instruction.slots[0], mask, [&](int lane) {
-    return look_up(lanes.get<std::uint32_t>(a, lane), lanes.get<std::uint32_t>(b, lane), lanes.get<std::uint32_t>(c, lane), table);
+    return look_up(lanes.get<std::uint32_t>(a, lane), lanes.get<std::uint32_t>(b, lane),
+                   lanes.get<std::uint32_t>(c, lane), table);
   });
 }
 // lop3.or, lop3.and: also whether the result is not zero, joined with a predicate. slots: d, a, b, c, p, q
@@ -88,18 +99,20 @@ struct Shf {
 };
 
 std::vector<Slot> four_words(Lowering& lowering) {
-  return {lowering.target(0, Type::b32), lowering.source(1, Type::b32), lowering.source(2, Type::b32),
-          lowering.source(3, Type::b32)};
+  return {lowering.target(0, Type::b32), lowering.source(1, Type::b32),
+          lowering.source(2, Type::b32), lowering.source(3, Type::b32)};
 }
 
 void lower_prmt(Lowering& lowering) {
   lowering.take("b32");
-  static constexpr std::array<std::string_view, 7> modes = {"", "f4e", "b4e", "rc8", "ecl", "ecr", "rc16"};
+  static constexpr std::array<std::string_view, 7> modes = {"",    "f4e", "b4e", "rc8",
+                                                            "ecl", "ecr", "rc16"};
   std::uint8_t mode = prmt_any;
   for (std::uint8_t k = 1; k < modes.size(); ++k)
     if (lowering.take(modes[k])) mode = k;
   using Word = std::uint32_t;
-  const Handler run = mode == prmt_any ? apply<Prmt, Word, Word, Word, Word> : apply_with<PrmtMode, Word, Word, Word, Word>;
+  const Handler run = mode == prmt_any ? apply<Prmt, Word, Word, Word, Word>
+                                       : apply_with<PrmtMode, Word, Word, Word, Word>;
   lowering.emit(run, four_words(lowering)).mode = mode;
 }
 
@@ -107,14 +120,16 @@ void lower_lop3(Lowering& lowering) {
   const std::string_view joined = lowering.take_one_of({"and", "or"});
   lowering.take("b32");
   const Operand& table = lowering.operand(4);
-  if (table.kind != Operand::Kind::number || table.bits > 255) lowering.invalid("its table is no number of 8 bits");
+  if (table.kind != Operand::Kind::number || table.bits > 255)
+    lowering.invalid("its table is no number of 8 bits");
   std::vector<Slot> slots = four_words(lowering);
   if (!joined.empty()) {
     slots.push_back(lowering.second_target(0, Type::pred));
     slots.push_back(lowering.predicate(lowering.operand(5)));
     if (slots[4] == no_slot) lowering.invalid("a second result is missing");
   }
-  Instruction& instruction = lowering.emit(joined.empty() ? lop3 : lop3_with_predicate, std::move(slots));
+  Instruction& instruction =
+      lowering.emit(joined.empty() ? lop3 : lop3_with_predicate, std::move(slots));
   instruction.immediate = static_cast<std::int64_t>(table.bits);
   instruction.combination = joined == "and" ? Combination::conjunction : Combination::disjunction;
   if (!joined.empty()) instruction.negated = lowering.operand(5).negated;
@@ -127,8 +142,10 @@ void lower_shf(Lowering& lowering) {
   if (!clamps && !lowering.take("wrap")) lowering.invalid("it needs .clamp or .wrap");
   lowering.take("b32");
   using Word = std::uint32_t;
-  const Handler run = is_left ? (clamps ? apply<Shf<true, true>, Word, Word, Word, Word> : apply<Shf<true, false>, Word, Word, Word, Word>)
-                              : (clamps ? apply<Shf<false, true>, Word, Word, Word, Word> : apply<Shf<false, false>, Word, Word, Word, Word>);
+  const Handler run = is_left ? (clamps ? apply<Shf<true, true>, Word, Word, Word, Word>
+                                        : apply<Shf<true, false>, Word, Word, Word, Word>)
+                              : (clamps ? apply<Shf<false, true>, Word, Word, Word, Word>
+                                        : apply<Shf<false, false>, Word, Word, Word, Word>);
   lowering.emit(run, four_words(lowering));
 }
 

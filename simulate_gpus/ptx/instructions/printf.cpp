@@ -18,13 +18,14 @@ std::string formatted(const std::string& specification, Values... values) {
 }
 
 struct Conversion {
-  std::string flags;     // flags, width and precision
-  std::string length;    // h, hh, l, ll, z ...
+  std::string flags;   // flags, width and precision
+  std::string length;  // h, hh, l, ll, z ...
   char kind = '\0';
-  std::size_t end = 0;   // behind it
+  std::size_t end = 0;  // behind it
 };
 
-Conversion read_conversion(const std::string& format, std::size_t at, PrintfArguments& arguments, std::size_t& offset) {
+Conversion read_conversion(const std::string& format, std::size_t at, PrintfArguments& arguments,
+                           std::size_t& offset) {
   Conversion found;
   for (++at; at < format.size(); ++at) {
     const char c = format[at];
@@ -46,12 +47,14 @@ Conversion read_conversion(const std::string& format, std::size_t at, PrintfArgu
   return found;
 }
 
-std::string convert_one(const Conversion& conversion, PrintfArguments& arguments, std::size_t& offset) {
+std::string convert_one(const Conversion& conversion, PrintfArguments& arguments,
+                        std::size_t& offset) {
   const char kind = conversion.kind;
   const bool is_float = std::string_view("eEfFgGaA").find(kind) != std::string_view::npos;
   const bool is_integer = std::string_view("diouxX").find(kind) != std::string_view::npos;
-  const bool is_wide = is_float || kind == 's' || kind == 'p' ||
-                       (is_integer && conversion.length.find_first_of("lqjzt") != std::string::npos);
+  const bool is_wide =
+      is_float || kind == 's' || kind == 'p' ||
+      (is_integer && conversion.length.find_first_of("lqjzt") != std::string::npos);
   if (!is_float && !is_integer && kind != 's' && kind != 'p' && kind != 'c') return "";
   const std::size_t bytes = is_wide ? 8 : 4;
   offset = (offset + bytes - 1) / bytes * bytes;
@@ -61,7 +64,8 @@ std::string convert_one(const Conversion& conversion, PrintfArguments& arguments
   if (is_float) return formatted(flags + kind, std::bit_cast<double>(bits));
   if (kind == 's') return formatted(flags + "s", arguments.read_text(bits).c_str());
   if (kind == 'p') return formatted(flags + "p", reinterpret_cast<void*>(bits));
-  if (kind == 'c') return formatted(flags + "c", static_cast<int>(static_cast<std::uint32_t>(bits)));
+  if (kind == 'c')
+    return formatted(flags + "c", static_cast<int>(static_cast<std::uint32_t>(bits)));
   if (is_wide) return formatted(flags + "ll" + kind, static_cast<unsigned long long>(bits));
   const bool is_short = conversion.length == "h" || conversion.length == "hh";
   return formatted(flags + (is_short ? conversion.length : "") + kind, static_cast<unsigned>(bits));

@@ -14,8 +14,9 @@ void selp(Warp& warp, const Instruction& instruction, Mask mask) {
   const Slot a = instruction.slots[1], b = instruction.slots[2];
   const Mask read = lanes.predicate(instruction.slots[3]);
   const Mask chosen = instruction.negated ? ~read : read;
-  for_lanes<T>(lanes, instruction.slots[0], mask,
-               [&](int lane) { return (chosen >> lane & 1) != 0 ? lanes.get<T>(a, lane) : lanes.get<T>(b, lane); });
+  for_lanes<T>(lanes, instruction.slots[0], mask, [&](int lane) {
+    return (chosen >> lane & 1) != 0 ? lanes.get<T>(a, lane) : lanes.get<T>(b, lane);
+  });
 }
 
 // a, where c is not negative; -0 is not, a NaN counts as negative.
@@ -41,17 +42,23 @@ void lower_selp(Lowering& lowering) {
   if (type == Type::pred) lowering.invalid("it does not choose predicates");
   const Slot chooser = lowering.predicate(lowering.operand(3));
   const Handler run = bits_of(type) > 32 ? selp<std::uint64_t> : selp<std::uint32_t>;
-  lowering.emit(run, {lowering.target(0, type), lowering.source(1, type), lowering.source(2, type), chooser}).negated =
-      lowering.operand(3).negated;
+  lowering
+      .emit(run,
+            {lowering.target(0, type), lowering.source(1, type), lowering.source(2, type), chooser})
+      .negated = lowering.operand(3).negated;
 }
 
 void lower_slct(Lowering& lowering) {
   Rules rules;
   rules.ftz = lowering.take("ftz");
   const Type type = lowering.take_type(), chooser = lowering.take_type();
-  const Handler run = bits_of(type) > 32 ? slct_handler<std::uint64_t>(chooser) : slct_handler<std::uint32_t>(chooser);
+  const Handler run = bits_of(type) > 32 ? slct_handler<std::uint64_t>(chooser)
+                                         : slct_handler<std::uint32_t>(chooser);
   if (run == nullptr) lowering.invalid("it chooses by s32 or f32");
-  lowering.emit(run, {lowering.target(0, type), lowering.source(1, type), lowering.source(2, type), lowering.source(3, chooser)}).rules = rules;
+  lowering
+      .emit(run, {lowering.target(0, type), lowering.source(1, type), lowering.source(2, type),
+                  lowering.source(3, chooser)})
+      .rules = rules;
 }
 
 // slots: d, a, b or none
@@ -71,13 +78,16 @@ void lower_predicate_logic(Lowering& lowering) {
   const std::string& name = lowering.opcode();
   lowering.take_type();
   const bool is_not = name == "not";
-  std::vector<Slot> slots = {lowering.target(0, Type::pred), lowering.predicate(lowering.operand(1)),
+  std::vector<Slot> slots = {lowering.target(0, Type::pred),
+                             lowering.predicate(lowering.operand(1)),
                              is_not ? no_slot : lowering.predicate(lowering.operand(2))};
-  if (lowering.operand(1).negated || (!is_not && lowering.operand(2).negated)) lowering.refuse("! before an operand");
-  lowering.emit(predicate_logic, std::move(slots)).combination = is_not          ? Combination::none
-                                                                 : name == "and" ? Combination::conjunction
-                                                                 : name == "or"  ? Combination::disjunction
-                                                                                 : Combination::exclusive;
+  if (lowering.operand(1).negated || (!is_not && lowering.operand(2).negated))
+    lowering.refuse("! before an operand");
+  lowering.emit(predicate_logic, std::move(slots)).combination =
+      is_not          ? Combination::none
+      : name == "and" ? Combination::conjunction
+      : name == "or"  ? Combination::disjunction
+                      : Combination::exclusive;
 }
 
 constexpr Opcode selection_table[] = {

@@ -32,8 +32,9 @@ void shfl(Warp& warp, const Instruction& instruction, Mask mask) {
   std::memcpy(values, warp.lanes.file + slots[3], sizeof values);
   Mask inside = 0;
   each_lane(mask, [&](int lane) {
-    const ShuffleSource source = source_of(instruction.mode, lane, warp.lanes.get<std::uint32_t>(slots[4], lane),
-                                           warp.lanes.get<std::uint32_t>(slots[5], lane));
+    const ShuffleSource source =
+        source_of(instruction.mode, lane, warp.lanes.get<std::uint32_t>(slots[4], lane),
+                  warp.lanes.get<std::uint32_t>(slots[5], lane));
     inside |= static_cast<Mask>(source.is_inside) << lane;
     if (slots[1] != no_slot) warp.lanes.put(slots[1], lane, values[source.lane & 31]);
   });
@@ -47,10 +48,14 @@ void lower_shfl(Lowering& lowering) {
   lowering.take("b32");
   lowering.expect_operands(5, 5);
   Instruction& instruction =
-      lowering.emit(shfl, {lowering.source(4, Type::b32), lowering.target(0, Type::b32), lowering.second_target(0, Type::pred),
-                           lowering.source(1, Type::b32), lowering.source(2, Type::b32), lowering.source(3, Type::b32)});
+      lowering.emit(shfl, {lowering.source(4, Type::b32), lowering.target(0, Type::b32),
+                           lowering.second_target(0, Type::pred), lowering.source(1, Type::b32),
+                           lowering.source(2, Type::b32), lowering.source(3, Type::b32)});
   instruction.flow = Flow::together;
-  instruction.mode = mode == "up" ? shfl_up : mode == "down" ? shfl_down : mode == "bfly" ? shfl_bfly : shfl_idx;
+  instruction.mode = mode == "up"     ? shfl_up
+                     : mode == "down" ? shfl_down
+                     : mode == "bfly" ? shfl_bfly
+                                      : shfl_idx;
 }
 
 constexpr Opcode shuffle_table[] = {{"shfl", TypeKind::any, lower_shfl}};

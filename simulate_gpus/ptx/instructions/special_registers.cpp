@@ -2,8 +2,8 @@
 #include <chrono>
 #include <unordered_map>
 
-#include "ptx/instructions/moves.hpp"
 #include "ptx/instructions/apply.hpp"
+#include "ptx/instructions/moves.hpp"
 
 namespace simulate_gpus::ptx {
 namespace {
@@ -15,9 +15,12 @@ std::uint64_t up_to(int lane) { return (std::uint64_t{1} << lane) - 1; }
 
 const std::unordered_map<std::string, SpecialFunction>& specials() {
   static const std::unordered_map<std::string, SpecialFunction> known = {
-      {"%tid.x", [](const Warp& warp, int lane) -> std::uint64_t { return thread_of(warp, lane).x; }},
-      {"%tid.y", [](const Warp& warp, int lane) -> std::uint64_t { return thread_of(warp, lane).y; }},
-      {"%tid.z", [](const Warp& warp, int lane) -> std::uint64_t { return thread_of(warp, lane).z; }},
+      {"%tid.x",
+       [](const Warp& warp, int lane) -> std::uint64_t { return thread_of(warp, lane).x; }},
+      {"%tid.y",
+       [](const Warp& warp, int lane) -> std::uint64_t { return thread_of(warp, lane).y; }},
+      {"%tid.z",
+       [](const Warp& warp, int lane) -> std::uint64_t { return thread_of(warp, lane).z; }},
       {"%ntid.x", [](const Warp& warp, int) -> std::uint64_t { return request_of(warp).block.x; }},
       {"%ntid.y", [](const Warp& warp, int) -> std::uint64_t { return request_of(warp).block.y; }},
       {"%ntid.z", [](const Warp& warp, int) -> std::uint64_t { return request_of(warp).block.z; }},
@@ -27,29 +30,44 @@ const std::unordered_map<std::string, SpecialFunction>& specials() {
       {"%nctaid.x", [](const Warp& warp, int) -> std::uint64_t { return request_of(warp).grid.x; }},
       {"%nctaid.y", [](const Warp& warp, int) -> std::uint64_t { return request_of(warp).grid.y; }},
       {"%nctaid.z", [](const Warp& warp, int) -> std::uint64_t { return request_of(warp).grid.z; }},
-      {"%laneid", [](const Warp&, int lane) -> std::uint64_t { return static_cast<std::uint64_t>(lane); }},
+      {"%laneid",
+       [](const Warp&, int lane) -> std::uint64_t { return static_cast<std::uint64_t>(lane); }},
       {"%warpid", [](const Warp& warp, int) -> std::uint64_t { return warp.number; }},
       {"%nwarpid", [](const Warp&, int) -> std::uint64_t { return 64; }},
       {"%smid", [](const Warp& warp, int) -> std::uint64_t { return warp.block->index.x % 132; }},
       {"%nsmid", [](const Warp&, int) -> std::uint64_t { return 132; }},
       {"%gridid", [](const Warp&, int) -> std::uint64_t { return 1; }},
-      {"%lanemask_eq", [](const Warp&, int lane) -> std::uint64_t { return std::uint64_t{1} << lane; }},
+      {"%lanemask_eq",
+       [](const Warp&, int lane) -> std::uint64_t { return std::uint64_t{1} << lane; }},
       {"%lanemask_lt", [](const Warp&, int lane) -> std::uint64_t { return up_to(lane); }},
       {"%lanemask_le", [](const Warp&, int lane) -> std::uint64_t { return up_to(lane + 1); }},
-      {"%lanemask_ge", [](const Warp&, int lane) -> std::uint64_t { return ~up_to(lane) & all_lanes; }},
-      {"%lanemask_gt", [](const Warp&, int lane) -> std::uint64_t { return ~up_to(lane + 1) & all_lanes; }},
-      {"%dynamic_smem_size", [](const Warp& warp, int) -> std::uint64_t { return request_of(warp).dynamic_shared_bytes; }},
-      {"%total_smem_size", [](const Warp& warp, int) -> std::uint64_t { return warp.block->launch.shared_bytes; }},
+      {"%lanemask_ge",
+       [](const Warp&, int lane) -> std::uint64_t { return ~up_to(lane) & all_lanes; }},
+      {"%lanemask_gt",
+       [](const Warp&, int lane) -> std::uint64_t { return ~up_to(lane + 1) & all_lanes; }},
+      {"%dynamic_smem_size",
+       [](const Warp& warp, int) -> std::uint64_t {
+         return request_of(warp).dynamic_shared_bytes;
+       }},
+      {"%total_smem_size",
+       [](const Warp& warp, int) -> std::uint64_t { return warp.block->launch.shared_bytes; }},
       // grid.sync() finds its counter there, and ends the kernel if there is none.
-      {"%envreg1", [](const Warp& warp, int) -> std::uint64_t { return warp.block->launch.workspace >> 32; }},
-      {"%envreg2", [](const Warp& warp, int) -> std::uint64_t { return warp.block->launch.workspace & 0xFFFFFFFF; }},
+      {"%envreg1",
+       [](const Warp& warp, int) -> std::uint64_t { return warp.block->launch.workspace >> 32; }},
+      {"%envreg2",
+       [](const Warp& warp, int) -> std::uint64_t {
+         return warp.block->launch.workspace & 0xFFFFFFFF;
+       }},
       // A grid without clusters is one of clusters of one block.
       {"%clusterid.x", [](const Warp& warp, int) -> std::uint64_t { return warp.block->index.x; }},
       {"%clusterid.y", [](const Warp& warp, int) -> std::uint64_t { return warp.block->index.y; }},
       {"%clusterid.z", [](const Warp& warp, int) -> std::uint64_t { return warp.block->index.z; }},
-      {"%nclusterid.x", [](const Warp& warp, int) -> std::uint64_t { return request_of(warp).grid.x; }},
-      {"%nclusterid.y", [](const Warp& warp, int) -> std::uint64_t { return request_of(warp).grid.y; }},
-      {"%nclusterid.z", [](const Warp& warp, int) -> std::uint64_t { return request_of(warp).grid.z; }},
+      {"%nclusterid.x",
+       [](const Warp& warp, int) -> std::uint64_t { return request_of(warp).grid.x; }},
+      {"%nclusterid.y",
+       [](const Warp& warp, int) -> std::uint64_t { return request_of(warp).grid.y; }},
+      {"%nclusterid.z",
+       [](const Warp& warp, int) -> std::uint64_t { return request_of(warp).grid.z; }},
       {"%cluster_ctaid.x", [](const Warp&, int) -> std::uint64_t { return 0; }},
       {"%cluster_ctaid.y", [](const Warp&, int) -> std::uint64_t { return 0; }},
       {"%cluster_ctaid.z", [](const Warp&, int) -> std::uint64_t { return 0; }},
@@ -74,11 +92,15 @@ std::uint64_t now(bool is_timer) {
 
 bool is_known_special(const std::string& name) { return specials().contains(name); }
 
-std::uint64_t special_value(const Warp& warp, const std::string& name, int lane) { return specials().at(name)(warp, lane); }
+std::uint64_t special_value(const Warp& warp, const std::string& name, int lane) {
+  return specials().at(name)(warp, lane);
+}
 
 void read_clock(Warp& warp, const Instruction& instruction, Mask mask) {
   const std::uint64_t time = now(instruction.negated) >> (instruction.mode != 0 ? 32 : 0);
-  each_lane(mask, [&](int lane) { warp.lanes.put(instruction.slots[0], lane, static_cast<std::uint32_t>(time)); });
+  each_lane(mask, [&](int lane) {
+    warp.lanes.put(instruction.slots[0], lane, static_cast<std::uint32_t>(time));
+  });
 }
 
 void read_wide_clock(Warp& warp, const Instruction& instruction, Mask mask) {

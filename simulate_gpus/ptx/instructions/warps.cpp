@@ -57,7 +57,8 @@ struct ReduxXor { template <class T> T operator()(T a, T b) const { return a ^ b
 template <class F, class T>
 void redux(Warp& warp, const Instruction& instruction, Mask mask) {
   T total = warp.lanes.get<T>(instruction.slots[2], std::countr_zero(mask));
-  each_lane(mask & (mask - 1), [&](int lane) { total = F()(total, warp.lanes.get<T>(instruction.slots[2], lane)); });
+  each_lane(mask & (mask - 1),
+            [&](int lane) { total = F()(total, warp.lanes.get<T>(instruction.slots[2], lane)); });
   each_lane(mask, [&](int lane) { warp.lanes.put(instruction.slots[1], lane, total); });
 }
 
@@ -74,7 +75,9 @@ Handler redux_handler(std::string_view operation) {
 void elect(Warp& warp, const Instruction& instruction, Mask mask) {
   const int leader = std::countr_zero(mask);
   if (instruction.slots[1] != no_slot)
-    each_lane(mask, [&](int lane) { warp.lanes.put(instruction.slots[1], lane, static_cast<std::uint32_t>(leader)); });
+    each_lane(mask, [&](int lane) {
+      warp.lanes.put(instruction.slots[1], lane, static_cast<std::uint32_t>(leader));
+    });
   warp.lanes.put_predicate(instruction.slots[2], mask, Mask{1} << leader);
 }
 
@@ -92,11 +95,15 @@ void lower_vote(Lowering& lowering) {
   if (mode.empty()) lowering.invalid("its mode is missing");
   const Type type = lowering.take_type();
   if ((type == Type::pred) == (mode == "ballot")) lowering.invalid("a result of another type");
-  Instruction& instruction = lowering.emit(
-      vote, {lowering.source(2, Type::b32), lowering.target(0, type), lowering.predicate(lowering.operand(1))});
+  Instruction& instruction =
+      lowering.emit(vote, {lowering.source(2, Type::b32), lowering.target(0, type),
+                           lowering.predicate(lowering.operand(1))});
   instruction.flow = Flow::together;
   instruction.negated = lowering.operand(1).negated;
-  instruction.mode = mode == "all" ? vote_all : mode == "any" ? vote_any : mode == "uni" ? vote_uni : vote_ballot;
+  instruction.mode = mode == "all"   ? vote_all
+                     : mode == "any" ? vote_any
+                     : mode == "uni" ? vote_uni
+                                     : vote_ballot;
 }
 
 void lower_match(Lowering& lowering) {
@@ -106,19 +113,24 @@ void lower_match(Lowering& lowering) {
   const Type type = lowering.take_type();
   Instruction& instruction =
       lowering.emit(bits_of(type) == 64 ? match<std::uint64_t> : match<std::uint32_t>,
-                    {lowering.source(2, Type::b32), lowering.target(0, Type::b32), lowering.second_target(0, Type::pred),
-                     lowering.source(1, type)});
+                    {lowering.source(2, Type::b32), lowering.target(0, Type::b32),
+                     lowering.second_target(0, Type::pred), lowering.source(1, type)});
   instruction.flow = Flow::together;
   instruction.mode = is_all ? 1 : 0;
 }
 
 void lower_redux(Lowering& lowering) {
   require_sync(lowering);
-  const std::string_view operation = lowering.take_one_of({"add", "min", "max", "and", "or", "xor"});
+  const std::string_view operation =
+      lowering.take_one_of({"add", "min", "max", "and", "or", "xor"});
   const Type type = lowering.take_type();
-  if (operation.empty() || (type != Type::u32 && type != Type::s32 && type != Type::b32)) lowering.refuse();
-  lowering.emit(type == Type::s32 ? redux_handler<std::int32_t>(operation) : redux_handler<std::uint32_t>(operation),
-                {lowering.source(2, Type::b32), lowering.target(0, type), lowering.source(1, type)}).flow = Flow::together;
+  if (operation.empty() || (type != Type::u32 && type != Type::s32 && type != Type::b32))
+    lowering.refuse();
+  lowering
+      .emit(type == Type::s32 ? redux_handler<std::int32_t>(operation)
+                              : redux_handler<std::uint32_t>(operation),
+            {lowering.source(2, Type::b32), lowering.target(0, type), lowering.source(1, type)})
+      .flow = Flow::together;
 }
 
 void lower_elect(Lowering& lowering) {

@@ -20,7 +20,8 @@ struct Fragment {
   std::uint64_t get(const Warp& warp, int element) const {
     const auto [slot, shift] = place(element);
     const int lane = element % lane_count;
-    const std::uint64_t word = type == Type::f64 ? warp.lanes.get<std::uint64_t>(slot, lane) : warp.lanes.get<std::uint32_t>(slot, lane);
+    const std::uint64_t word = type == Type::f64 ? warp.lanes.get<std::uint64_t>(slot, lane)
+                                                 : warp.lanes.get<std::uint32_t>(slot, lane);
     return word >> shift;
   }
   void put(const Warp& warp, int element, std::uint64_t bits) const {
@@ -52,14 +53,18 @@ void move_fragment(Warp& warp, const Instruction& instruction, Mask) {
   if (is_store) ++warp.writes;
   for (int row = 0; row < rows; ++row) {
     for (int column = 0; column < columns; ++column) {
-      const std::uint64_t index = by_rows ? static_cast<std::uint64_t>(row) * stride + static_cast<std::uint64_t>(column)
-                                          : static_cast<std::uint64_t>(column) * stride + static_cast<std::uint64_t>(row);
+      const std::uint64_t index =
+          by_rows ? static_cast<std::uint64_t>(row) * stride + static_cast<std::uint64_t>(column)
+                  : static_cast<std::uint64_t>(column) * stride + static_cast<std::uint64_t>(row);
       const int element = row * columns + column;
-      const Target target{instruction.space, base + index * bytes, bytes, is_store ? Access::write : Access::read};
+      const Target target{instruction.space, base + index * bytes, bytes,
+                          is_store ? Access::write : Access::read};
       std::byte* const place = find(warp, target, element % lane_count);
       std::uint64_t bits = is_store ? fragment.get(warp, element) : 0;
-      if (is_store) std::memcpy(place, &bits, bytes);
-      else std::memcpy(&bits, place, bytes);
+      if (is_store)
+        std::memcpy(place, &bits, bytes);
+      else
+        std::memcpy(&bits, place, bytes);
       if (!is_store) fragment.put(warp, element, bits);
     }
   }
@@ -80,18 +85,23 @@ void multiply_fragments(Warp& warp, const Instruction& instruction, Mask) {
   const Type read = std::is_same_v<Sum, std::int64_t> ? Type::s32 : sum_type;
   for (int k = 0; k < shape.m * shape.n; ++k) total[k] = element_of<Sum>(read, c.get(warp, k));
   multiply_matrices(shape, left, right, total);
-  for (int k = 0; k < shape.m * shape.n; ++k) d.put(warp, k, sum_bits(sum_type, total[k], instruction.mode != 0));
+  for (int k = 0; k < shape.m * shape.n; ++k)
+    d.put(warp, k, sum_bits(sum_type, total[k], instruction.mode != 0));
 }
 
 Type word_of(Type type) { return type == Type::f64 ? Type::b64 : Type::b32; }
 
 // The registers of a fragment must hold its elements.
-std::size_t add_fragment(Lowering& lowering, const Operand& operand, int elements, Type type, bool is_target, std::vector<Slot>& slots) {
-  const std::vector<Operand> parts = operand.kind == Operand::Kind::vector ? operand.parts : std::vector<Operand>{operand};
+std::size_t add_fragment(Lowering& lowering, const Operand& operand, int elements, Type type,
+                         bool is_target, std::vector<Slot>& slots) {
+  const std::vector<Operand> parts =
+      operand.kind == Operand::Kind::vector ? operand.parts : std::vector<Operand>{operand};
   const std::size_t width = bits_of(word_of(type));
-  if (parts.size() * width * lane_count < static_cast<std::size_t>(elements) * element_bits(type)) lowering.invalid("a fragment with too few registers");
+  if (parts.size() * width * lane_count < static_cast<std::size_t>(elements) * element_bits(type))
+    lowering.invalid("a fragment with too few registers");
   for (const Operand& part : parts) {
-    slots.push_back(is_target ? lowering.target(part, word_of(type)) : lowering.source(part, word_of(type)));
+    slots.push_back(is_target ? lowering.target(part, word_of(type))
+                              : lowering.source(part, word_of(type)));
     if (slots.back() == no_slot) lowering.invalid("a result is missing");
   }
   return parts.size();
@@ -104,8 +114,9 @@ Shape take_wmma_shape(Lowering& lowering) {
 }
 
 void require_wmma_type(Lowering& lowering, Type type) {
-  const bool is_known = type == Type::f16 || type == Type::bf16 || type == Type::tf32 || type == Type::f32 || type == Type::f64 ||
-                        type == Type::u8 || type == Type::s8 || type == Type::s32;
+  const bool is_known = type == Type::f16 || type == Type::bf16 || type == Type::tf32 ||
+                        type == Type::f32 || type == Type::f64 || type == Type::u8 ||
+                        type == Type::s8 || type == Type::s32;
   if (!is_known) lowering.refuse();
 }
 
@@ -121,10 +132,13 @@ void lower_move(Lowering& lowering, bool is_store) {
   lowering.expect_operands(2, 3);
   Instruction access;
   const Slot base = lowering.address(access, lowering.operand(is_store ? 0 : 1), space);
-  const Slot stride = lowering.operand_count() == 3 ? lowering.source(2, Type::u32)
-                                                    : lowering.constant(static_cast<std::uint64_t>(by_rows ? columns : rows), false);
+  const Slot stride =
+      lowering.operand_count() == 3
+          ? lowering.source(2, Type::u32)
+          : lowering.constant(static_cast<std::uint64_t>(by_rows ? columns : rows), false);
   std::vector<Slot> slots = {lowering.constant(all_lanes, false), base, stride};
-  add_fragment(lowering, lowering.operand(is_store ? 1 : 0), rows * columns, type, !is_store, slots);
+  add_fragment(lowering, lowering.operand(is_store ? 1 : 0), rows * columns, type, !is_store,
+               slots);
   Instruction& instruction = lowering.emit(move_fragment, std::move(slots));
   instruction.flow = Flow::together;
   instruction.space = access.space;
@@ -152,16 +166,23 @@ void lower_product(Lowering& lowering) {
   if (d != c) lowering.refuse("results of another type than the sums");
   std::vector<Slot> slots = {lowering.constant(all_lanes, false)};
   lowering.expect_operands(4, 4);
-  const auto d_count = static_cast<std::int32_t>(add_fragment(lowering, lowering.operand(0), shape.m * shape.n, d, true, slots));
-  const auto a_count = static_cast<std::int32_t>(add_fragment(lowering, lowering.operand(1), shape.m * shape.k, a, false, slots));
-  const auto b_count = static_cast<std::int32_t>(add_fragment(lowering, lowering.operand(2), shape.k * shape.n, b, false, slots));
+  const auto d_count = static_cast<std::int32_t>(
+      add_fragment(lowering, lowering.operand(0), shape.m * shape.n, d, true, slots));
+  const auto a_count = static_cast<std::int32_t>(
+      add_fragment(lowering, lowering.operand(1), shape.m * shape.k, a, false, slots));
+  const auto b_count = static_cast<std::int32_t>(
+      add_fragment(lowering, lowering.operand(2), shape.k * shape.n, b, false, slots));
   add_fragment(lowering, lowering.operand(3), shape.m * shape.n, c, false, slots);
-  Instruction& instruction = lowering.emit(a == Type::f64 ? multiply_fragments<double> : c == Type::s32 ? multiply_fragments<std::int64_t> : multiply_fragments<float>, std::move(slots));
+  Instruction& instruction = lowering.emit(a == Type::f64   ? multiply_fragments<double>
+                                           : c == Type::s32 ? multiply_fragments<std::int64_t>
+                                                            : multiply_fragments<float>,
+                                           std::move(slots));
   instruction.flow = Flow::together;
   instruction.type = a;
   instruction.other_type = b;
   instruction.mode = clamps ? 1 : 0;
-  instruction.targets = {shape.m, shape.n, shape.k, d_count, a_count, b_count, static_cast<std::int32_t>(c)};
+  instruction.targets = {
+      shape.m, shape.n, shape.k, d_count, a_count, b_count, static_cast<std::int32_t>(c)};
 }
 
 void lower_wmma(Lowering& lowering) {

@@ -14,7 +14,8 @@ void Lowering::call() {
   if (operand(at).kind == Operand::Kind::list) results = operand(at++).parts;
   const Operand& callee = operand(at++);
   if (callee.kind != Operand::Kind::symbol) refuse("a call by a pointer");
-  if (at < operand_count() && operand(at).kind == Operand::Kind::list) arguments = operand(at++).parts;
+  if (at < operand_count() && operand(at).kind == Operand::Kind::list)
+    arguments = operand(at++).parts;
   if (at < operand_count()) refuse("a call by a pointer");
   if (results.size() > 1) invalid("more than one result");
   const auto found = source_.functions.find(callee.name);
@@ -24,8 +25,9 @@ void Lowering::call() {
   if (callee.name.starts_with("cuda") || callee.name.starts_with("__cudaCDP"))
     refuse(callee.name + ": kernels that launch kernels");
   if (found == source_.functions.end() || !found->second.has_body)
-    throw Error(Kind::not_found, "kernel " + kernel_.name + ", PTX line " + std::to_string(statement_->line) +
-                                     ": the function " + callee.name.substr(0, 120) +
+    throw Error(Kind::not_found, "kernel " + kernel_.name + ", PTX line " +
+                                     std::to_string(statement_->line) + ": the function " +
+                                     callee.name.substr(0, 120) +
                                      " is called, and the module does not define it");
   if (found->second.is_entry) refuse("the call of a kernel");
   call_function(found->second, results, arguments);
@@ -40,9 +42,12 @@ std::uint64_t Lowering::frame_offset(const Operand& operand) const {
 // Its arguments are variables of the caller; their places are the instruction's targets, the result's first.
 void Lowering::call_builtin(const std::string& name, Handler handler, const Operand* result,
                             const std::vector<Operand>& arguments) {
-  std::vector<std::int32_t> places = {result == nullptr ? -1 : static_cast<std::int32_t>(frame_offset(*result))};
-  for (const Operand& argument : arguments) places.push_back(static_cast<std::int32_t>(frame_offset(argument)));
-  if (places.size() != builtin_places(name)) invalid(name + " with " + std::to_string(arguments.size()) + " arguments");
+  std::vector<std::int32_t> places = {
+      result == nullptr ? -1 : static_cast<std::int32_t>(frame_offset(*result))};
+  for (const Operand& argument : arguments)
+    places.push_back(static_cast<std::int32_t>(frame_offset(argument)));
+  if (places.size() != builtin_places(name))
+    invalid(name + " with " + std::to_string(arguments.size()) + " arguments");
   emit(handler, {}).targets = std::move(places);
 }
 
@@ -86,7 +91,9 @@ void Lowering::call_function(const Function& callee, const std::vector<Operand>&
   std::vector<Slot> inner;
   for (const VariableDeclaration& parameter : callee.parameters)
     inner.push_back(parameter.reg < 0 ? no_slot : slot_of(parameter.reg));
-  const Slot result = callee.results.empty() || callee.results[0].reg < 0 ? no_slot : slot_of(callee.results[0].reg);
+  const Slot result = callee.results.empty() || callee.results[0].reg < 0
+                          ? no_slot
+                          : slot_of(callee.results[0].reg);
   frames_.pop_back();
   for (std::size_t k = 0; k < arguments.size(); ++k)
     if (inner[k] != no_slot) copy_register(arguments[k], inner[k], callee.parameters[k].type);

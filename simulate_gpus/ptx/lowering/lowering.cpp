@@ -25,7 +25,8 @@ std::set<const Function*> reached_from(const Source& source, const Function& ker
       if (statement.opcode != "call") continue;
       for (const Operand& operand : statement.operands) {
         const auto found = source.functions.find(operand.name);
-        if (found != source.functions.end() && reached.insert(&found->second).second) waiting.push_back(&found->second);
+        if (found != source.functions.end() && reached.insert(&found->second).second)
+          waiting.push_back(&found->second);
       }
     }
   }
@@ -84,7 +85,8 @@ void Lowering::place_shared() {
     for (const VariableDeclaration& variable : function->variables)
       if (variable.space == Space::shared) place(variable, function->name + "/" + variable.name);
   dynamic_shared_ = aligned(program_.shared_bytes, 16);
-  for (const VariableDeclaration* variable : dynamic) dynamic_shared_ = aligned(dynamic_shared_, variable->alignment);
+  for (const VariableDeclaration* variable : dynamic)
+    dynamic_shared_ = aligned(dynamic_shared_, variable->alignment);
   if (!dynamic.empty()) program_.shared_bytes = dynamic_shared_;
 }
 
@@ -118,11 +120,15 @@ void Lowering::body() {
   for (const Statement& each : frame.function->body) {
     if (each.label.empty()) {
       lower(each);
-    } else if (!labels_.emplace(frame.scope + each.label, static_cast<std::int32_t>(program_.code.size())).second) {
+    } else if (!labels_
+                    .emplace(frame.scope + each.label,
+                             static_cast<std::int32_t>(program_.code.size()))
+                    .second) {
       statement_ = &each;
       invalid("the label " + each.label + " is there twice");
     }
-    if (program_.code.size() > most_instructions) refuse("the kernel has too many instructions, with those of its calls");
+    if (program_.code.size() > most_instructions)
+      refuse("the kernel has too many instructions, with those of its calls");
   }
   if (frames_.size() > 1) {
     labels_[frame.scope + " end"] = static_cast<std::int32_t>(program_.code.size());
@@ -141,7 +147,8 @@ void Lowering::lower(const Statement& each) {
   statement_ = &each;
   taken_.assign(each.modifiers.size(), false);
   const bool sets_carry = (each.opcode == "add" || each.opcode == "sub") && has("cc");
-  const OpcodeLowering lowering = find_opcode(sets_carry ? each.opcode + ".cc" : each.opcode, last_type());
+  const OpcodeLowering lowering =
+      find_opcode(sets_carry ? each.opcode + ".cc" : each.opcode, last_type());
   if (lowering == nullptr) refuse();
   lowering(*this);
   statement_ = &each;
@@ -153,8 +160,9 @@ void Lowering::finish() {
   for (const Fixup& fixup : fixups_) {
     const auto found = labels_.find(fixup.label);
     if (found == labels_.end())
-      throw Error(Kind::invalid_ptx, "kernel " + kernel_.name + ", PTX line " + std::to_string(fixup.line) +
-                                         ": there is no label " + fixup.label);
+      throw Error(Kind::invalid_ptx, "kernel " + kernel_.name + ", PTX line " +
+                                         std::to_string(fixup.line) + ": there is no label " +
+                                         fixup.label);
     program_.code[fixup.instruction].targets.push_back(found->second);
   }
   program_.local_bytes = aligned(program_.local_bytes, 16);

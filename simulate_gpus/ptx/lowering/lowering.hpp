@@ -15,7 +15,8 @@
 
 namespace simulate_gpus::ptx {
 
-using Addresses = std::map<std::string, std::uint64_t>;  // of variables in global and constant memory
+using Addresses =
+    std::map<std::string, std::uint64_t>;  // of variables in global and constant memory
 
 // Throws: Error, which names kernel, instruction and line.
 Program lower_kernel(const Source& source, const Addresses& addresses, const std::string& kernel);
@@ -42,10 +43,10 @@ class Lowering {
   bool take(std::string_view modifier);
   std::string_view take_one_of(std::initializer_list<std::string_view> modifiers);  // empty: none
   bool has(std::string_view modifier) const;
-  Type take_type();       // the first that is left
+  Type take_type();  // the first that is left
   Type take_last_type();
-  Type last_type() const;  // without taking it
-  std::string take_any();  // the first that is left; empty: none
+  Type last_type() const;    // without taking it
+  std::string take_any();    // the first that is left; empty: none
   Rounding take_rounding();  // nearest, if there is none
   void ignore(std::initializer_list<std::string_view> modifiers);
   [[noreturn]] void refuse(const std::string& why = "") const;
@@ -57,7 +58,7 @@ class Lowering {
   Slot target(const Operand& operand, Type type);  // no_slot of _
   Slot target(std::size_t number, Type type) { return target(operand(number), type); }
   Slot second_target(std::size_t number, Type type);  // of d|p; no_slot, if there is none
-  Slot predicate(const Operand& operand);              // to read
+  Slot predicate(const Operand& operand);             // to read
   Slot constant(std::uint64_t bits, bool is_wide);
   Slot temporary(std::size_t bits);
   Slot special(const std::string& name, bool is_wide);
@@ -104,8 +105,10 @@ class Lowering {
   Slot number(const Operand& operand, Type type);
   std::string variable_name(const std::string& name) const;
   std::uint64_t frame_offset(const Operand& operand) const;
-  void call_builtin(const std::string& name, Handler handler, const Operand* result, const std::vector<Operand>& arguments);
-  void call_function(const Function& callee, const std::vector<Operand>& results, const std::vector<Operand>& arguments);
+  void call_builtin(const std::string& name, Handler handler, const Operand* result,
+                    const std::vector<Operand>& arguments);
+  void call_function(const Function& callee, const std::vector<Operand>& results,
+                     const std::vector<Operand>& arguments);
   void copy_register(const Operand& from, Slot to, Type type);
 
   const Source& source_;

@@ -12,15 +12,17 @@ std::string shortened(const std::string& text, std::size_t most) {
 }  // namespace
 
 void Lowering::refuse(const std::string& why) const {
-  throw Error(Kind::not_offered, "kernel " + shortened(kernel_.name, 100) + ": " + shortened(statement_->text(), 80) +
-                                     " (PTX line " + std::to_string(statement_->line) + ") is not offered" +
-                                     (why.empty() ? "" : ": " + shortened(why, 100)) +
-                                     ". Kernels of simulated GPUs are limited to what the README lists.");
+  throw Error(Kind::not_offered,
+              "kernel " + shortened(kernel_.name, 100) + ": " + shortened(statement_->text(), 80) +
+                  " (PTX line " + std::to_string(statement_->line) + ") is not offered" +
+                  (why.empty() ? "" : ": " + shortened(why, 100)) +
+                  ". Kernels of simulated GPUs are limited to what the README lists.");
 }
 
 void Lowering::invalid(const std::string& why) const {
-  throw Error(Kind::invalid_ptx, "kernel " + shortened(kernel_.name, 100) + ": " + shortened(statement_->text(), 80) +
-                                     " (PTX line " + std::to_string(statement_->line) +
+  throw Error(Kind::invalid_ptx, "kernel " + shortened(kernel_.name, 100) + ": " +
+                                     shortened(statement_->text(), 80) + " (PTX line " +
+                                     std::to_string(statement_->line) +
                                      ") is not valid: " + shortened(why, 120));
 }
 
@@ -30,7 +32,8 @@ const Operand& Lowering::operand(std::size_t number) const {
 }
 
 void Lowering::expect_operands(std::size_t least, std::size_t most) const {
-  if (operand_count() < least || operand_count() > most) invalid("it has " + std::to_string(operand_count()) + " operands");
+  if (operand_count() < least || operand_count() > most)
+    invalid("it has " + std::to_string(operand_count()) + " operands");
 }
 
 bool Lowering::has(std::string_view modifier) const {

@@ -20,12 +20,15 @@ OpcodeLowering find_opcode(std::string_view name, Type last_type) {
   static const auto known = [] {
     std::map<std::pair<std::string_view, TypeKind>, OpcodeLowering> map;
     for (const std::span<const Opcode> group :
-         {integer_opcodes(), multiply_opcodes(), carry_opcodes(), packed_integer_opcodes(), bit_opcodes(),
-          permutation_opcodes(), comparison_opcodes(), selection_opcodes(), float_opcodes(), half_opcodes(),
-          approximation_opcodes(), conversion_opcodes(), video_opcodes(),
-          move_opcodes(), address_opcodes(), load_store_opcodes(), atomic_opcodes(),
-          copy_opcodes(), mbarrier_opcodes(), control_opcodes(), barrier_opcodes(), warp_opcodes(), shuffle_opcodes(),
-          matrix_opcodes(), matrix_memory_opcodes(), wmma_opcodes()}) {
+         {integer_opcodes(),        multiply_opcodes(),      carry_opcodes(),
+          packed_integer_opcodes(), bit_opcodes(),           permutation_opcodes(),
+          comparison_opcodes(),     selection_opcodes(),     float_opcodes(),
+          half_opcodes(),           approximation_opcodes(), conversion_opcodes(),
+          video_opcodes(),          move_opcodes(),          address_opcodes(),
+          load_store_opcodes(),     atomic_opcodes(),        copy_opcodes(),
+          mbarrier_opcodes(),       control_opcodes(),       barrier_opcodes(),
+          warp_opcodes(),           shuffle_opcodes(),       matrix_opcodes(),
+          matrix_memory_opcodes(),  wmma_opcodes()}) {
       for (const Opcode& opcode : group) map[{opcode.name, opcode.kind}] = opcode.lower;
     }
     return map;

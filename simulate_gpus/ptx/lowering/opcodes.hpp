@@ -12,7 +12,15 @@ namespace simulate_gpus::ptx {
 class Lowering;
 using OpcodeLowering = void (*)(Lowering&);
 
-enum class TypeKind : std::uint8_t { any, integer, real, half, packed_integer, predicate, bits };  // real: f32, f64
+enum class TypeKind : std::uint8_t {
+  any,
+  integer,
+  real,
+  half,
+  packed_integer,
+  predicate,
+  bits
+};  // real: f32, f64
 
 struct Opcode {
   std::string_view name;

@@ -9,7 +9,8 @@ namespace {
 constexpr std::uint64_t most_register_bytes = 64 << 20;
 
 bool is_special(const Operand& operand) {
-  return operand.kind == Operand::Kind::symbol && (operand.name.starts_with('%') || operand.name == "WARP_SZ");
+  return operand.kind == Operand::Kind::symbol &&
+         (operand.name.starts_with('%') || operand.name == "WARP_SZ");
 }
 
 }  // namespace
@@ -29,7 +30,8 @@ Slot Lowering::slot_of(int reg) {
   if (is_new) {
     const Type type = function->registers.at(static_cast<std::size_t>(reg));
     found->second = temporary(bits_of(type));
-    program_.register_count += type == Type::pred ? 0U : static_cast<std::uint32_t>((bits_of(type) + 31) / 32);
+    program_.register_count +=
+        type == Type::pred ? 0U : static_cast<std::uint32_t>((bits_of(type) + 31) / 32);
   }
   return found->second;
 }
@@ -77,8 +79,9 @@ Slot Lowering::number(const Operand& operand, Type type) {
   std::uint64_t bits = operand.bits;
   if (bits_of(type) > 64) invalid("a number of 128 bits");
   if (operand.is_float && bits_of(type) == 32)
-    bits = operand.is_single ? operand.single
-                             : std::bit_cast<std::uint32_t>(static_cast<float>(std::bit_cast<double>(bits)));
+    bits = operand.is_single
+               ? operand.single
+               : std::bit_cast<std::uint32_t>(static_cast<float>(std::bit_cast<double>(bits)));
   if (operand.is_float && bits_of(type) < 32) invalid("a number of f32 or f64 for fewer bits");
   const bool is_wide = bits_of(type) > 32;
   return constant(is_wide ? bits : bits & 0xFFFFFFFF, is_wide);
@@ -105,7 +108,8 @@ Slot Lowering::source(const Operand& operand, Type type) {
 }
 
 Slot Lowering::predicate(const Operand& operand) {
-  if (operand.kind != Operand::Kind::reg || register_bits(operand) != 1) invalid("an operand that is no predicate");
+  if (operand.kind != Operand::Kind::reg || register_bits(operand) != 1)
+    invalid("an operand that is no predicate");
   return slot_of(operand.reg);
 }
 
@@ -130,8 +134,10 @@ Slot Lowering::second_target(std::size_t number, Type type) {
 
 Slot Lowering::narrowed_source(const Operand& operand, Type type) {
   const std::size_t bits = register_bits(operand);
-  if (operand.kind != Operand::Kind::reg || lane_bytes(bits) == lane_bytes(bits_of(type))) return source(operand, type);
-  if (bits < bits_of(type) || bits > 64 || bits == 1) invalid("a register of fewer bits than ." + std::string(name_of(type)));
+  if (operand.kind != Operand::Kind::reg || lane_bytes(bits) == lane_bytes(bits_of(type)))
+    return source(operand, type);
+  if (bits < bits_of(type) || bits > 64 || bits == 1)
+    invalid("a register of fewer bits than ." + std::string(name_of(type)));
   const Slot slot = temporary(32);
   emit(&narrow_register, {slot, slot_of(operand.reg)});
   return slot;
@@ -155,7 +161,8 @@ SymbolPlace Lowering::symbol(const Operand& operand) const {
   const auto added = static_cast<std::uint64_t>(operand.offset);
   const std::string& name = operand.name;
   const std::string local_name = variable_name(name);
-  if (const auto found = frame_.find(local_name); found != frame_.end()) return {Space::local, found->second + added};
+  if (const auto found = frame_.find(local_name); found != frame_.end())
+    return {Space::local, found->second + added};
   if (const auto found = shared_.find(function().name + "/" + name); found != shared_.end())
     return {Space::shared, found->second + added};
   if (const auto found = parameters_.find(name); found != parameters_.end() && frames_.size() == 1)
@@ -165,18 +172,21 @@ SymbolPlace Lowering::symbol(const Operand& operand) const {
     if (variable.space == Space::shared) return {Space::shared, dynamic_shared_ + added};
     refuse("a variable of global or constant memory within a function");
   }
-  if (const auto found = shared_.find(name); found != shared_.end()) return {Space::shared, found->second + added};
+  if (const auto found = shared_.find(name); found != shared_.end())
+    return {Space::shared, found->second + added};
   const auto variable = source_.variables.find(name);
   if (variable != source_.variables.end() && variable->second.space == Space::shared)
     return {Space::shared, dynamic_shared_ + added};
   const auto address = addresses_.find(name);
   if (address != addresses_.end()) {
-    const Space space = variable != source_.variables.end() ? variable->second.space : Space::global;
+    const Space space =
+        variable != source_.variables.end() ? variable->second.space : Space::global;
     return {space, address->second + added};
   }
   if (source_.functions.contains(name)) refuse("the address of the function " + name);
-  throw Error(Kind::not_found, "kernel " + kernel_.name + ", PTX line " + std::to_string(statement_->line) +
-                                   ": nothing has the name " + name.substr(0, 120));
+  throw Error(Kind::not_found, "kernel " + kernel_.name + ", PTX line " +
+                                   std::to_string(statement_->line) + ": nothing has the name " +
+                                   name.substr(0, 120));
 }
 
 Slot Lowering::address(Instruction& instruction, const Operand& operand, Space space) {
@@ -189,7 +199,8 @@ Slot Lowering::address(Instruction& instruction, const Operand& operand, Space s
   const Operand& base = operand.parts[0];
   if (base.kind == Operand::Kind::reg) {
     const std::size_t bits = register_bits(base);
-    if (bits != 32 && bits != 64) invalid("an address in a register of " + std::to_string(bits) + " bits");
+    if (bits != 32 && bits != 64)
+      invalid("an address in a register of " + std::to_string(bits) + " bits");
     instruction.is_wide_address = bits == 64;
     if (space == Space::parameter && in_device_function()) instruction.space = Space::local;
     return slot_of(base.reg);
@@ -198,7 +209,8 @@ Slot Lowering::address(Instruction& instruction, const Operand& operand, Space s
   const SymbolPlace place = symbol(base);
   const bool is_global = place.space == Space::global || place.space == Space::constant;
   const bool fits = space == place.space || (space == Space::generic && is_global) ||
-                    (space == Space::parameter && place.space == Space::local) || (space == Space::global && is_global);
+                    (space == Space::parameter && place.space == Space::local) ||
+                    (space == Space::global && is_global);
   if (!fits) invalid("the variable " + base.name + " is in another memory");
   if (!is_global) instruction.space = place.space;
   instruction.immediate += static_cast<std::int64_t>(place.address);

@@ -17,9 +17,11 @@ Space space_named(std::string_view word) {
   return Space::generic;
 }
 
-void put_bytes(VariableDeclaration& variable, std::size_t offset, std::uint64_t bits, std::size_t bytes) {
+void put_bytes(VariableDeclaration& variable, std::size_t offset, std::uint64_t bits,
+               std::size_t bytes) {
   if (variable.initial.size() < offset + bytes) variable.initial.resize(offset + bytes);
-  for (std::size_t k = 0; k < bytes; ++k) variable.initial[offset + k] = static_cast<std::uint8_t>(bits >> (8 * k));
+  for (std::size_t k = 0; k < bytes; ++k)
+    variable.initial[offset + k] = static_cast<std::uint8_t>(bits >> (8 * k));
 }
 
 }  // namespace
@@ -45,7 +47,8 @@ VariableDeclaration Parser::variable(bool is_parameter) {
   std::size_t elements = 1;
   read.type = Type::none;
   qualifiers(read, elements);
-  if (read.type == Type::none || read.type == Type::pred) cursor_.fail("a variable without a type for memory");
+  if (read.type == Type::none || read.type == Type::pred)
+    cursor_.fail("a variable without a type for memory");
   const std::size_t element_bytes = elements * bytes_of(read.type);
   read.alignment = std::max(read.alignment, element_bytes);
   read.bytes = element_bytes;
@@ -61,7 +64,8 @@ void Parser::qualifiers(VariableDeclaration& read, std::size_t& elements) {
     const std::string_view word = cursor_.next();
     if (word == ".align") {
       read.alignment = static_cast<std::size_t>(count(1 << 20));
-      if (!std::has_single_bit(read.alignment)) cursor_.fail("an alignment that is no power of two");
+      if (!std::has_single_bit(read.alignment))
+        cursor_.fail("an alignment that is no power of two");
     } else if (word == ".v2" || word == ".v4") {
       elements = word == ".v2" ? 2 : 4;
     } else if (word == ".attribute") {
@@ -114,7 +118,8 @@ void Parser::initial_list(VariableDeclaration& read, std::size_t& offset, std::s
     } else {
       initial_value(read, offset);
     }
-    if (read.bytes != 0 && offset > read.bytes) cursor_.fail(read.name + " has more initial values than places");
+    if (read.bytes != 0 && offset > read.bytes)
+      cursor_.fail(read.name + " has more initial values than places");
     if (!cursor_.take(",") && cursor_.peek() != "}") cursor_.expect("}");
   }
 }
@@ -126,7 +131,9 @@ void Parser::initial_value(VariableDeclaration& read, std::size_t& offset) {
     const Operand value = number();
     std::uint64_t bits = value.bits;
     if (value.is_float && read.type == Type::f32) {
-      bits = value.is_single ? value.single : std::bit_cast<std::uint32_t>(static_cast<float>(std::bit_cast<double>(bits)));
+      bits = value.is_single
+                 ? value.single
+                 : std::bit_cast<std::uint32_t>(static_cast<float>(std::bit_cast<double>(bits)));
     }
     put_bytes(read, offset, bits, std::min<std::size_t>(bytes, 8));
   } else {
@@ -144,9 +151,11 @@ void Parser::initial_reference(VariableDeclaration& read, std::size_t offset) {
   const bool has_parentheses = word == "generic" && cursor_.take("(");
   if (has_parentheses) word = cursor_.next();
   reference.name = word;
-  if (cursor_.peek() == "+" || cursor_.peek() == "-") reference.added = static_cast<std::int64_t>(cursor_.integer());
+  if (cursor_.peek() == "+" || cursor_.peek() == "-")
+    reference.added = static_cast<std::int64_t>(cursor_.integer());
   if (has_parentheses) cursor_.expect(")");
-  if (reference.bytes != 8) cursor_.fail("an address in a variable of fewer than 64 bits is not offered");
+  if (reference.bytes != 8)
+    cursor_.fail("an address in a variable of fewer than 64 bits is not offered");
   put_bytes(read, offset, 0, 8);
   read.references.push_back(std::move(reference));
 }

@@ -21,7 +21,8 @@ void Parser::directive() {
     std::uint64_t major = 0, minor = 0;
     const std::size_t dot = std::min(number.find('.'), number.size());
     if (!read_integer(number.substr(0, dot), major) ||
-        !read_integer(number.substr(std::min(dot + 1, number.size())), minor) || major > 99 || minor > 9)
+        !read_integer(number.substr(std::min(dot + 1, number.size())), minor) || major > 99 ||
+        minor > 9)
       cursor_.fail(".version needs a number such as 8.0");
     source_.version = static_cast<std::uint32_t>(10 * major + minor);
   } else if (word == ".target") {
@@ -52,8 +53,8 @@ void Parser::directive() {
     cursor_.skip_past(";");
   } else {
     bool is_extern = false;
-    while (cursor_.peek() == ".visible" || cursor_.peek() == ".extern" || cursor_.peek() == ".weak" ||
-           cursor_.peek() == ".common") {
+    while (cursor_.peek() == ".visible" || cursor_.peek() == ".extern" ||
+           cursor_.peek() == ".weak" || cursor_.peek() == ".common") {
       is_extern |= cursor_.next() == ".extern";
     }
     if (cursor_.peek() == ".entry" || cursor_.peek() == ".func") return function(is_extern);
@@ -143,7 +144,8 @@ void Parser::statement_or_declaration(Function& read) {
     cursor_.skip_past(";");
   } else if (word == ".reg") {
     registers();
-  } else if (word == ".local" || word == ".shared" || word == ".param" || word == ".global" || word == ".const") {
+  } else if (word == ".local" || word == ".shared" || word == ".param" || word == ".global" ||
+             word == ".const") {
     read.variables.push_back(variable(false));
     cursor_.expect(";");
   } else if (cursor_.peek(1) == ":") {

@@ -51,7 +51,8 @@ class Parser {
   Source source_ = {};
   std::optional<Scopes> scopes_ = {};
   Place place_ = {};
-  std::vector<std::size_t> dimensions_ = {};  // of the variable that is being read: bytes of an element of each level
+  std::vector<std::size_t> dimensions_ =
+      {};  // of the variable that is being read: bytes of an element of each level
 };
 
 }  // namespace simulate_gpus::ptx

@@ -33,7 +33,8 @@ void Scopes::rename_labels(const Scope& scope) {
   for (std::size_t k = scope.first_statement; k < function_->body.size(); ++k) {
     Statement& statement = function_->body[k];
     rename(statement.label);
-    if (statement.opcode != "bra" && statement.opcode != "brx" && statement.opcode != "call") continue;
+    if (statement.opcode != "bra" && statement.opcode != "brx" && statement.opcode != "call")
+      continue;
     for (Operand& operand : statement.operands) rename(operand.name);
   }
   for (const auto& [label, renamed] : scope.labels) {
@@ -75,7 +76,9 @@ Scopes::Register* Scopes::find_register(std::string_view name) {
     for (std::size_t end = digits; end < name.size(); ++end) {
       const auto range = scope->ranges.find(std::string(name.substr(0, end)));
       const std::string_view number = name.substr(end);
-      if (range == scope->ranges.end() || number.size() > 9 || (number.size() > 1 && number[0] == '0')) continue;
+      if (range == scope->ranges.end() || number.size() > 9 ||
+          (number.size() > 1 && number[0] == '0'))
+        continue;
       if (std::stoull(std::string(number)) >= range->second.count) continue;
       const Register fresh{range->second.type, range->second.parts, -1};
       return &scope->registers.emplace(name, fresh).first->second;
@@ -87,7 +90,8 @@ Scopes::Register* Scopes::find_register(std::string_view name) {
 Operand Scopes::use(Register& found, std::string_view selector) {
   if (found.first < 0) {
     found.first = static_cast<int>(function_->registers.size());
-    function_->registers.insert(function_->registers.end(), static_cast<std::size_t>(found.parts), found.type);
+    function_->registers.insert(function_->registers.end(), static_cast<std::size_t>(found.parts),
+                                found.type);
   }
   const auto one = [&](int place) {
     Operand operand;
@@ -117,7 +121,8 @@ Operand Scopes::operand_named(std::string_view name) {
   if (Register* const found = find_register(name)) return use(*found, "");
   const std::size_t dot = name.find('.', 1);
   if (dot != std::string_view::npos) {
-    if (Register* const found = find_register(name.substr(0, dot))) return use(*found, name.substr(dot + 1));
+    if (Register* const found = find_register(name.substr(0, dot)))
+      return use(*found, name.substr(dot + 1));
   }
   operand.kind = Operand::Kind::symbol;
   operand.name = name;

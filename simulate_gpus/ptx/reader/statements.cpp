@@ -30,10 +30,12 @@ bool read_float(std::string_view word, Operand& number) {
     if (!read_hexadecimal(word.substr(2), bits)) return false;
     number.is_single = true;
     number.single = static_cast<std::uint32_t>(bits);
-    number.bits = std::bit_cast<std::uint64_t>(static_cast<double>(std::bit_cast<float>(number.single)));
+    number.bits =
+        std::bit_cast<std::uint64_t>(static_cast<double>(std::bit_cast<float>(number.single)));
     return true;
   }
-  if ((kind == 'd' || kind == 'D') && word.size() == 18) return read_hexadecimal(word.substr(2), number.bits);
+  if ((kind == 'd' || kind == 'D') && word.size() == 18)
+    return read_hexadecimal(word.substr(2), number.bits);
   double value = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
   number.bits = std::bit_cast<std::uint64_t>(value);

@@ -58,7 +58,9 @@ std::vector<Token> tokens_of(std::string_view text) {
       const std::size_t end = end_of("*/", at + 2);
       for (; at < end; ++at) line += text[at] == '\n';
     } else {
-      const std::size_t end = c == '"' ? end_of("\"", at + 1) : is_of_word(c) ? end_of_word(text, at) : at + 1;
+      const std::size_t end = c == '"'        ? end_of("\"", at + 1)
+                              : is_of_word(c) ? end_of_word(text, at)
+                                              : at + 1;
       tokens.push_back({text.substr(at, end - at), line});
       at = end;
     }

@@ -8,6 +8,8 @@
 #include "interface.hpp"
 #include "peers.hpp"
 #include "pinned_memory.hpp"
+#include "settings.hpp"
+#include "tensor_memory.hpp"
 
 namespace simulate_gpus {
 namespace {
@@ -26,7 +28,9 @@ ptx::Allocation find_for(int device, std::uint64_t address) {
   const auto owner = device_at(place);
   if (owner && *owner != device && !reaches(device, *owner)) return {};
   const auto found = owner ? allocation_around(place) : pinned_around(place);
-  return found ? allocation_of(*found) : ptx::Allocation{};
+  if (!found) return {};
+  // --check is told what a kernel has used tensor by tensor.
+  return allocation_of(settings().check ? tensor_around(*found, place) : *found);
 }
 
 ptx::Allocation allocate_for(int device, bool managed, std::size_t bytes) {

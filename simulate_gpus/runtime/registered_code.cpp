@@ -116,7 +116,7 @@ CUfunc_st* kernel_of(const void* function) {
   if (registered().handles.contains(function))
     return static_cast<CUfunc_st*>(const_cast<void*>(function));
   const RegisteredKernel* const found = find_kernel(function);
-  if (found == nullptr) return nullptr;
+  if (found == nullptr || found->binary == nullptr) return nullptr;
   know_module(*found->binary);
   if (found->binary->is_libtorchs) return nullptr;
   auto& kernel = registered().used[static_cast<std::size_t>(found - registered().kernels.data())];

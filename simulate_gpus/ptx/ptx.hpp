@@ -101,6 +101,8 @@ struct Launch {
   bool cooperative = false;  // all blocks are alive at once, and may wait for each other
   std::uint32_t threads =
       0;  // of the host; 0: as many as it has; 1: blocks in order, and so are float atomics
+  // Instructions of a block that only repeats itself while nothing else writes: after so many it ends by a timeout.
+  std::uint64_t endless_after = std::uint64_t{1} << 32;
   std::vector<Touched>* touched = nullptr;  // filled where it is wanted; that costs time
 };
 

@@ -83,7 +83,7 @@ int main(int, char** arguments) try {
     std::shared_ptr<ptx::Module> module;
     std::string failure;
     try {
-      module = ptx::load(reader.text(), memory.host());
+      module = memory.load(reader.text());
     } catch (const ptx::Error& error) {
       failure = error.what();
     }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -19,6 +20,12 @@ class TestMemory {
         [this](std::size_t bytes) { return allocate(bytes); },
         [this](std::uint64_t begin) { release(begin); },
         [this](std::string_view text, bool to_stderr) { (to_stderr ? errors : output) += text; }};
+  }
+
+  // As the runtime loads one: from the library's only name.
+  std::shared_ptr<simulate_gpus::ptx::Module> load(std::string_view text) {
+    return std::shared_ptr<simulate_gpus::ptx::Module>(
+        simulate_gpus_ptx_load(text.data(), text.size(), host()));
   }
 
   simulate_gpus::ptx::Allocation allocate(std::size_t bytes) {

@@ -82,6 +82,62 @@ void begin_warp(Warp& warp, std::size_t threads) {
   throw Error(Kind::timeout, "an endless wait");
 }
 
+[[noreturn]] void raise_endless_loop(const Block& block) {
+  for (const Warp& warp : block.warps) {
+    if (warp.ready == 0) continue;
+    const int lane = std::countr_zero(warp.ready);
+    raise(warp, Kind::timeout,
+          "an endless loop: it repeats itself, and nothing else writes what could end it", lane,
+          warp.lane_pc[static_cast<std::size_t>(lane)]);
+  }
+  raise_endless_wait(block);
+}
+
+std::uint64_t mixed(std::uint64_t hash, const void* bytes, std::size_t count) {
+  const auto* const at = static_cast<const std::byte*>(bytes);
+  for (std::size_t k = 0; k + 8 <= count; k += 8) {
+    std::uint64_t word;
+    std::memcpy(&word, at + k, 8);
+    hash = (hash ^ word) * 0x9E3779B97F4A7C15;
+    hash ^= hash >> 29;
+  }
+  return hash;
+}
+
+// Registers, and where each lane stands: what the block does next follows from them and from memory.
+std::uint64_t state_of(const Block& block) {
+  std::uint64_t hash = block.alive;
+  for (const Warp& warp : block.warps) {
+    if (warp.alive == 0) continue;
+    const Mask masks[] = {warp.alive, warp.ready, warp.at_barrier, warp.gathering};
+    hash = mixed(hash, masks, sizeof masks);
+    hash = mixed(hash, warp.lane_pc.data(), sizeof warp.lane_pc);
+    hash = mixed(hash, warp.lanes.file, block.launch.program.register_bytes);
+  }
+  return hash;
+}
+
+// A block whose state has come back, while nothing was written, does the same again, for ever. States are compared with
+// one that is renewed after 1, 2, 4 ... turns, so that a period of any length is found.
+void watch_for_repetition(Block& block, std::uint64_t steps, std::uint64_t writes) {
+  LaunchState& launch = block.launch;
+  if (writes != 0) launch.writes += writes;
+  const std::uint64_t all_writes = launch.writes;
+  const std::uint64_t state = state_of(block);
+  if (all_writes == block.known_writes &&
+      (block.repeated_steps != 0 || state == block.known_state)) {
+    block.repeated_steps += steps;
+    if (block.repeated_steps > launch.request.endless_after) raise_endless_loop(block);
+    return;
+  }
+  if (all_writes != block.known_writes || block.turns >= block.renewal) {
+    block.known_state = state;
+    block.known_writes = all_writes;
+    block.renewal = 2 * block.turns;
+  }
+  block.repeated_steps = 0;
+}
+
 }  // namespace
 
 void allocate_block(Block& block) {
@@ -110,7 +166,7 @@ void begin_block(Block& block, std::uint64_t number) {
                  static_cast<std::uint32_t>(number / grid.x % grid.y),
                  static_cast<std::uint32_t>(number / grid.x / grid.y)};
   block.alive = block.threads;
-  block.turns = 0;
+  block.turns = block.known_state = block.known_writes = block.renewal = block.repeated_steps = 0;
   std::ranges::fill(block.shared, std::byte{0});
   std::ranges::fill(block.local, std::byte{0});
   for (Barrier& barrier : block.barriers) {
@@ -125,11 +181,13 @@ void begin_block(Block& block, std::uint64_t number) {
 
 bool run_block(Block& block, std::uint64_t budget) {
   ++block.turns;
-  bool has_progress = false;
+  std::uint64_t steps = 0, writes = 0;
   for (Warp& warp : block.warps) {
     try {
-      const std::uint64_t steps = warp.steps;
-      has_progress |= run_warp(warp, budget) && warp.steps != steps;
+      const std::uint64_t steps_before = warp.steps, writes_before = warp.writes;
+      run_warp(warp, budget);
+      steps += warp.steps - steps_before;
+      writes += warp.writes - writes_before;
     } catch (const LaneFault& fault) {
       block.launch.print(block.output, false);
       raise(warp, fault.kind, fault.text, fault.lane, warp.pc);
@@ -140,10 +198,11 @@ bool run_block(Block& block, std::uint64_t budget) {
     block.output.clear();
     return true;
   }
-  if (!has_progress) {
+  if (steps == 0) {
     block.launch.print(block.output, false);
     raise_endless_wait(block);
   }
+  watch_for_repetition(block, steps, writes);
   return false;
 }
 

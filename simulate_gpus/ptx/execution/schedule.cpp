@@ -125,10 +125,9 @@ bool step(Warp& warp, const Instruction& instruction) {
 
 }  // namespace
 
-bool run_warp(Warp& warp, std::uint64_t budget) {
+void run_warp(Warp& warp, std::uint64_t budget) {
   const Instruction* const code = warp.block->launch.program.code.data();
   const std::uint64_t end = warp.steps + budget;
-  bool has_progress = false;
   int apart = 0,
       ahead = 0;  // how long these lanes have run while others could; how long they still may
   std::int32_t next =
@@ -136,7 +135,7 @@ bool run_warp(Warp& warp, std::uint64_t budget) {
   Mask known_ready = 0;
   while (warp.steps < end) {
     if (warp.running == 0) {
-      if (!choose(warp)) return has_progress;
+      if (!choose(warp)) return;
       known_ready = 0;
     }
     if (warp.ready != 0) {
@@ -162,12 +161,10 @@ bool run_warp(Warp& warp, std::uint64_t budget) {
         continue;
       }
     }
-    has_progress = true;
     ++warp.steps;
     if (step(warp, code[warp.pc]) && warp.ready == 0) break;
   }
   if (warp.running != 0) park(warp, warp.running, warp.pc);
-  return true;
 }
 
 }  // namespace simulate_gpus::ptx

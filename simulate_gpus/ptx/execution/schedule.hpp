@@ -7,9 +7,9 @@
 
 namespace simulate_gpus::ptx {
 
-// Runs a warp until no lane of it can go on, or for about so many instructions. Whether anything was done.
+// Runs a warp until no lane of it can go on, or for about so many instructions.
 // Throws: LaneFault, with `warp.pc` at the instruction.
-bool run_warp(Warp& warp, std::uint64_t budget);
+void run_warp(Warp& warp, std::uint64_t budget);
 
 // Lanes that have arrived at a barrier of their block; they go on when its phase has ended.
 void arrive_at_barrier(Warp& warp, const Instruction& instruction, Mask lanes);

@@ -15,7 +15,27 @@
 
 namespace simulate_gpus::ptx {
 
-struct Warp;
+struct Block;
+
+struct Warp {
+  Lanes lanes = {};
+  Block* block = nullptr;
+  GlobalMemory memory;
+  std::size_t number = 0;  // in its block
+  int first_thread = 0;
+
+  Mask alive = 0;                      // has not ended
+  Mask running = 0;                    // the lanes that run, all at `pc`
+  Mask ready = 0;                      // those that could run, each at its own lane_pc
+  Mask at_barrier = 0, gathering = 0;  // those that wait
+  std::int32_t pc = 0;
+  std::array<std::int32_t, lane_count> lane_pc = {};
+  std::array<std::uint8_t, lane_count> lane_barrier = {};
+  std::array<std::uint64_t, lane_count> lane_phase = {};
+  std::uint64_t steps = 0, writes = 0;
+
+  explicit Warp(LaunchState& launch) : memory(launch) {}
+};
 
 struct Barrier {
   std::vector<Mask> arrived;   // lanes of each warp
@@ -39,26 +59,10 @@ struct Block {
   std::string output = {};  // of printf
   std::size_t threads = 0, alive = 0;
   std::uint64_t turns = 0;
-};
 
-struct Warp {
-  Lanes lanes = {};
-  Block* block = nullptr;
-  GlobalMemory memory;
-  std::size_t number = 0;  // in its block
-  int first_thread = 0;
-
-  Mask alive = 0;                      // has not ended
-  Mask running = 0;                    // the lanes that run, all at `pc`
-  Mask ready = 0;                      // those that could run, each at its own lane_pc
-  Mask at_barrier = 0, gathering = 0;  // those that wait
-  std::int32_t pc = 0;
-  std::array<std::int32_t, lane_count> lane_pc = {};
-  std::array<std::uint8_t, lane_count> lane_barrier = {};
-  std::array<std::uint64_t, lane_count> lane_phase = {};
-  std::uint64_t steps = 0, writes = 0;
-
-  explicit Warp(LaunchState& launch) : memory(launch) {}
+  // Whether the block repeats itself: a state that it had once, and how many writes of all blocks there were then.
+  std::uint64_t known_state = 0, known_writes = 0, renewal = 0;
+  std::uint64_t repeated_steps = 0;  // since its state came back
 };
 
 inline Dimensions thread_of(const Warp& warp, int lane) {

@@ -51,6 +51,7 @@ class ArgumentsInMemory : public PrintfArguments {
 
 // vprintf(format, arguments)
 void print(Warp& warp, const Instruction& instruction, Mask mask) {
+  ++warp.writes;
   each_lane(mask, [&](int lane) {
     ArgumentsInMemory arguments(warp, argument(warp, instruction, 1, lane), lane);
     warp.block->output +=
@@ -92,6 +93,7 @@ Heap& heap() {
 
 void allocate(Warp& warp, const Instruction& instruction, Mask mask) {
   const Host& host = warp.block->launch.host;
+  ++warp.writes;
   each_lane(mask, [&](int lane) {
     const std::uint64_t bytes = argument(warp, instruction, 0, lane);
     Allocation allocation;

@@ -170,11 +170,11 @@ VideoOperation operation_named(Lowering& lowering, std::string_view name) {
 }
 
 void take_detail(Lowering& lowering, Fields& fields) {
-  static constexpr std::array<std::string_view, 6> comparisons = {"eq", "ne", "lt",
-                                                                  "le", "gt", "ge"};
+  static constexpr std::array<std::string_view, 6> comparison_names = {"eq", "ne", "lt",
+                                                                       "le", "gt", "ge"};
   if (fields[f_operation] == v_set)
-    for (std::size_t k = 0; k < comparisons.size(); ++k)
-      if (lowering.take(comparisons[k])) fields[f_detail] = static_cast<std::int32_t>(k);
+    for (std::size_t k = 0; k < comparison_names.size(); ++k)
+      if (lowering.take(comparison_names[k])) fields[f_detail] = static_cast<std::int32_t>(k);
   if (fields[f_operation] == v_shl || fields[f_operation] == v_shr) {
     fields[f_detail] = lowering.take("clamp") ? 1 : 0;
     lowering.take("wrap");

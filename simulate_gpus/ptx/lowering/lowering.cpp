@@ -134,23 +134,23 @@ void Lowering::body() {
     labels_[frame.scope + " end"] = static_cast<std::int32_t>(program_.code.size());
     return;
   }
-  static const Statement end = [] {
+  static const Statement end_of_kernel = [] {
     Statement statement;
     statement.opcode = "exit";
     return statement;
   }();
-  statement_ = &end;
+  statement_ = &end_of_kernel;
   emit(nullptr, {}).flow = Flow::exit;
 }
 
 void Lowering::lower(const Statement& each) {
   statement_ = &each;
   taken_.assign(each.modifiers.size(), false);
-  const bool sets_carry = (each.opcode == "add" || each.opcode == "sub") && has("cc");
-  const OpcodeLowering lowering =
-      find_opcode(sets_carry ? each.opcode + ".cc" : each.opcode, last_type());
-  if (lowering == nullptr) refuse();
-  lowering(*this);
+  const bool gives_carry = (each.opcode == "add" || each.opcode == "sub") && has("cc");
+  const OpcodeLowering lower_this =
+      find_opcode(gives_carry ? each.opcode + ".cc" : each.opcode, last_type());
+  if (lower_this == nullptr) refuse();
+  lower_this(*this);
   statement_ = &each;
   for (std::size_t k = 0; k < taken_.size(); ++k)
     if (!taken_[k]) refuse("." + each.modifiers[k] + " is not known there");

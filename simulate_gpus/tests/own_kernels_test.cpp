@@ -62,6 +62,8 @@ struct OnDevice {
   std::size_t count;
 };
 
+void* pointer_to(CUdeviceptr address) { return reinterpret_cast<void*>(address); }
+
 const std::vector<float> k_a{1, 2, 3, 4, 5}, k_b{10, 20, 30, 40, 50}, k_sum{11, 22, 33, 44, 55};
 
 TEST(OwnKernels, TakeTheirParametersOneByOneOrAsOneBuffer) {
@@ -156,7 +158,8 @@ TEST(OwnKernels, RunAtEachLaunchOfAGraph) {
     EXPECT_EQ(seen.values(), std::vector{expected});
   }
   const int again = 40;
-  ASSERT_EQ(cuMemcpyHtoD(counter, &again, sizeof again), CUDA_SUCCESS);
+  ASSERT_EQ(cudaMemcpy(pointer_to(counter), &again, sizeof again, cudaMemcpyHostToDevice),
+            cudaSuccess);
   ASSERT_EQ(cudaGraphLaunch(exec, stream), cudaSuccess);
   ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
   EXPECT_EQ(seen.values(), std::vector{40});
@@ -170,7 +173,8 @@ TEST(OwnKernels, ReadConstantsThatTheHostHasSet) {
   CUdeviceptr factors = 0;
   ASSERT_EQ(cuModuleGetGlobal(&factors, nullptr, module.handle, "factors"), CUDA_SUCCESS);
   const std::array<float, 2> values{2, 10};
-  ASSERT_EQ(cuMemcpyHtoD(factors, values.data(), sizeof values), CUDA_SUCCESS);
+  ASSERT_EQ(cudaMemcpy(pointer_to(factors), values.data(), sizeof values, cudaMemcpyHostToDevice),
+            cudaSuccess);
   OnDevice<float> a(k_a), b(k_b), sum(k_a);
   int n = 5;
   ASSERT_EQ(launch(module.function("add"), 1, 32, {&a.address, &b.address, &sum.address, &n}),

@@ -234,7 +234,8 @@ TEST_F(PtxTest, VariablesAndAttributes) {
       memory_.load(std::string(head) +
                    ".global .align 8 .b8 table[12] = {1, 2, 3};\n.const .f32 scale = "
                    "0f40000000;\n.global .u64 at = table+4;\n"
-                   ".entry k(.param .u64 a, .param .b8 b, .param .align 16 .b8 c[24]) .maxntid "
+                   ".entry k(.param .u64 .ptr .global .align 16 a, .param .b8 b, .param .align 16 "
+                   ".b8 c[24]) .maxntid "
                    "64, 2, 1\n{ .shared .b32 s[5]; .local .b8 l[100]; ret; }\n");
   EXPECT_EQ(module->variable("table").bytes, 12U);
   EXPECT_TRUE(module->variable("scale").is_constant);

@@ -80,7 +80,6 @@ struct Program {
   std::vector<Special> specials = {};
   std::size_t register_bytes = 0, local_bytes = 0, shared_bytes = 0;
   std::uint32_t register_count = 0;
-  bool reads_clock = false;
   std::vector<Parameter> parameters = {};
   std::size_t parameter_bytes = 0;
 };

@@ -53,7 +53,6 @@ Slot Lowering::special(const std::string& name, bool is_wide) {
     Instruction& instruction = emit(is_wide ? &read_wide_clock : &read_clock, {slot});
     instruction.mode = name.ends_with("_hi") ? 1 : 0;
     instruction.negated = name.starts_with("%g");
-    program_.reads_clock = true;
     return slot;
   }
   if (!is_known_special(name)) refuse("the register " + name);

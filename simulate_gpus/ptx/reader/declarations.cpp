@@ -60,19 +60,22 @@ VariableDeclaration Parser::variable(bool is_parameter) {
 }
 
 void Parser::qualifiers(VariableDeclaration& read, std::size_t& elements) {
+  bool is_of_target = false;  // behind .ptr: what the pointer points to
   while (cursor_.peek().starts_with('.')) {
     const std::string_view word = cursor_.next();
     if (word == ".align") {
-      read.alignment = static_cast<std::size_t>(count(1 << 20));
-      if (!std::has_single_bit(read.alignment))
-        cursor_.fail("an alignment that is no power of two");
+      const auto alignment = static_cast<std::size_t>(count(1 << 20));
+      if (!std::has_single_bit(alignment)) cursor_.fail("an alignment that is no power of two");
+      if (!is_of_target) read.alignment = alignment;
     } else if (word == ".v2" || word == ".v4") {
       elements = word == ".v2" ? 2 : 4;
     } else if (word == ".attribute") {
       cursor_.skip_past(")");
     } else if (word == ".texref" || word == ".samplerref" || word == ".surfref") {
       cursor_.fail(std::string(word) + " is not offered: textures and surfaces do not exist");
-    } else if (word != ".ptr" && space_named(word) == Space::generic) {
+    } else if (word == ".ptr") {
+      is_of_target = true;
+    } else if (space_named(word) == Space::generic) {
       read.type = type_of_word(word);
     }
   }

@@ -99,6 +99,15 @@ st.global.u32 [%place], %r7; ret;)");
   for (std::size_t k = 0; k < 100; ++k) EXPECT_EQ(values[k], 5U);
 }
 
+TEST_F(PtxTest, NamesWithinABlockHideOthers) {
+  const auto values = run(kernel(R"(mov.u32 %r2, 5; bra AGAIN; mov.u32 %r2, 9; AGAIN:
+{.reg.b32 %r2; .reg.v2.b32 %v; mov.u32 %r2, 7; bra AGAIN; mov.u32 %r2, 8; AGAIN: mov.v2.b32 %v, {%r2, %i}; st.global.u32 [%out+8], %v.x;}
+st.global.u32 [%out], %r2; ret;)"),
+                          {});
+  EXPECT_EQ(values[0], 5U);
+  EXPECT_EQ(values[2], 7U);
+}
+
 TEST_F(PtxTest, LanesOfAWarpMeetAtDifferentPlaces) {
   const auto values = run(kernel(R"(
 and.b32 %r2, %i, 1; setp.eq.u32 %p1, %r2, 0; @%p1 bra EVEN;

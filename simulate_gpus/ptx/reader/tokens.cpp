@@ -18,8 +18,10 @@ std::size_t end_of_word(std::string_view text, std::size_t begin) {
   const bool is_number = is_digit(text[begin]);
   bool has_dot = false;
   std::size_t end = begin;
+  if (text[begin] == '.') ++end;  // a directive ends where the next one begins: .reg.b16
   while (end < text.size()) {
     const char c = text[end];
+    if (c == '.' && text[begin] == '.') break;
     const bool is_exponent = is_number && has_dot && (c == '+' || c == '-') &&
                              (text[end - 1] == 'e' || text[end - 1] == 'E');
     if (is_of_word(c) || is_exponent) {

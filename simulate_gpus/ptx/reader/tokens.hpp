@@ -12,7 +12,8 @@ struct Token {
   int line = 0;
 };
 
-// Words are made of letters, digits, `_ $ . %` and `::`; strings keep their quotes; any other character is a token.
+// Words are made of letters, digits, `_ $ . %` and `::`; each begins anew at a dot if it begins with
+// one; strings keep their quotes; any other character is a token.
 // Throws: Error (invalid_ptx).
 std::vector<Token> tokens_of(std::string_view text);
 

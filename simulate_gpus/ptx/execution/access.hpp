@@ -35,6 +35,33 @@ inline std::uint64_t address_of(const Warp& warp, const Instruction& instruction
   return address + static_cast<std::uint64_t>(instruction.immediate);
 }
 
+// The places that an instruction's lanes address. What its accesses have in common is looked at once.
+class Places {
+ public:
+  Places(Warp& warp, const Instruction& instruction, Slot base, Access access)
+      : warp_(warp), instruction_(instruction), base_(base), access_(access) {
+    std::vector<std::byte>& shared = warp.block->shared;
+    if (instruction.space != Space::shared || shared.size() < instruction.bytes) return;
+    shared_ = shared.data();
+    last_ = shared.size() - instruction.bytes;
+  }
+
+  std::byte* operator[](int lane) {
+    const std::uint64_t address = address_of(warp_, instruction_, base_, lane);
+    if (address <= last_ && shared_ != nullptr && (address & (instruction_.bytes - 1U)) == 0)
+      return shared_ + address;
+    return find(warp_, Target{instruction_.space, address, instruction_.bytes, access_}, lane);
+  }
+
+ private:
+  Warp& warp_;
+  const Instruction& instruction_;
+  Slot base_;
+  Access access_;
+  std::byte* shared_ = nullptr;
+  std::uint64_t last_ = 0;
+};
+
 inline std::byte* find(Warp& warp, const Instruction& instruction, Slot base, Access access,
                        int lane) {
   const std::uint64_t address = address_of(warp, instruction, base, lane);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "ptx/execution/schedule.hpp"
 #include "ptx/instructions/moves.hpp"
@@ -10,6 +11,8 @@ namespace simulate_gpus::ptx {
 namespace {
 
 constexpr std::size_t file_alignment = 64;
+constexpr std::uint64_t turns_between_looks =
+    64;  // turns end at each barrier, and a look takes time
 
 std::string place_text(const Dimensions& place) {
   return "(" + std::to_string(place.x) + ", " + std::to_string(place.y) + ", " +
@@ -48,7 +51,7 @@ void fill_constants(const Program& program, const Lanes& lanes) {
 void fill_specials(const Program& program, const Warp& warp) {
   for (const Special& special : program.specials) {
     for (int lane = 0; lane < lane_count; ++lane) {
-      const std::uint64_t value = special_value(warp, special.name, lane);
+      const std::uint64_t value = special.value(warp, lane);
       if (special.is_wide)
         warp.lanes.put(special.slot, lane, value);
       else
@@ -122,6 +125,9 @@ std::uint64_t state_of(const Block& block) {
 void watch_for_repetition(Block& block, std::uint64_t steps, std::uint64_t writes) {
   LaunchState& launch = block.launch;
   if (writes != 0) launch.writes += writes;
+  block.unwatched_steps += steps;
+  if (block.turns % turns_between_looks != 0) return;
+  steps = std::exchange(block.unwatched_steps, 0);
   const std::uint64_t all_writes = launch.writes;
   const std::uint64_t state = state_of(block);
   if (all_writes == block.known_writes &&
@@ -166,7 +172,8 @@ void begin_block(Block& block, std::uint64_t number) {
                  static_cast<std::uint32_t>(number / grid.x % grid.y),
                  static_cast<std::uint32_t>(number / grid.x / grid.y)};
   block.alive = block.threads;
-  block.turns = block.known_state = block.known_writes = block.renewal = block.repeated_steps = 0;
+  block.turns = block.unwatched_steps = block.known_state = block.known_writes = block.renewal =
+      block.repeated_steps = 0;
   std::ranges::fill(block.shared, std::byte{0});
   std::ranges::fill(block.local, std::byte{0});
   for (Barrier& barrier : block.barriers) {

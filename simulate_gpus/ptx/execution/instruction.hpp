@@ -67,8 +67,9 @@ struct Instruction {
   const Statement* statement = nullptr;
 };
 
+using SpecialFunction = std::uint64_t (*)(const Warp& warp, int lane);
 struct Special {  // a register that is filled when a block begins
-  std::string name;
+  SpecialFunction value = nullptr;
   Slot slot = no_slot;
   bool is_wide = false;
 };

@@ -62,7 +62,8 @@ struct Block {
 
   // Whether the block repeats itself: a state that it had once, and how many writes of all blocks there were then.
   std::uint64_t known_state = 0, known_writes = 0, renewal = 0;
-  std::uint64_t repeated_steps = 0;  // since its state came back
+  std::uint64_t unwatched_steps = 0,
+                repeated_steps = 0;  // since the last look; since its state came back
 };
 
 inline Dimensions thread_of(const Warp& warp, int lane) {

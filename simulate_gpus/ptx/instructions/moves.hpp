@@ -18,7 +18,6 @@ void widen_unsigned(Warp& warp, const Instruction& instruction, Mask mask);
 void read_clock(Warp& warp, const Instruction& instruction, Mask mask);
 void read_wide_clock(Warp& warp, const Instruction& instruction, Mask mask);
 
-bool is_known_special(const std::string& name);
-std::uint64_t special_value(const Warp& warp, const std::string& name, int lane);
+SpecialFunction find_special(const std::string& name);  // null, if there is none
 
 }  // namespace simulate_gpus::ptx

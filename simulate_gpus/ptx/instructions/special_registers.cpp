@@ -8,8 +8,6 @@
 namespace simulate_gpus::ptx {
 namespace {
 
-using SpecialFunction = std::uint64_t (*)(const Warp& warp, int lane);
-
 const Launch& request_of(const Warp& warp) { return warp.block->launch.request; }
 std::uint64_t up_to(int lane) { return (std::uint64_t{1} << lane) - 1; }
 
@@ -90,10 +88,9 @@ std::uint64_t now(bool is_timer) {
 
 }  // namespace
 
-bool is_known_special(const std::string& name) { return specials().contains(name); }
-
-std::uint64_t special_value(const Warp& warp, const std::string& name, int lane) {
-  return specials().at(name)(warp, lane);
+SpecialFunction find_special(const std::string& name) {
+  const auto found = specials().find(name);
+  return found == specials().end() ? nullptr : found->second;
 }
 
 void read_clock(Warp& warp, const Instruction& instruction, Mask mask) {

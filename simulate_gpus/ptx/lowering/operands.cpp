@@ -55,11 +55,12 @@ Slot Lowering::special(const std::string& name, bool is_wide) {
     instruction.negated = name.starts_with("%g");
     return slot;
   }
-  if (!is_known_special(name)) refuse("the register " + name);
+  const SpecialFunction value = find_special(name);
+  if (value == nullptr) refuse("the register " + name);
   const auto [found, is_new] = specials_.try_emplace({name, is_wide}, no_slot);
   if (is_new) {
     found->second = temporary(is_wide ? 64 : 32);
-    program_.specials.push_back({name, found->second, is_wide});
+    program_.specials.push_back({value, found->second, is_wide});
   }
   return found->second;
 }

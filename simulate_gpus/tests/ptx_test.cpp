@@ -95,7 +95,7 @@ mov.u32 %r2, %nctaid.x; atom.global.add.u32 %r3, [%out+512], 1;
 AGAIN: ld.acquire.gpu.global.u32 %r4, [%out+512]; setp.lt.u32 %p1, %r4, %r2; @%p1 bra AGAIN;
 mov.u32 %r5, %envreg2; mov.u32 %r6, %envreg1; or.b32 %r5, %r5, %r6; setp.ne.u32 %p2, %r5, 0; selp.u32 %r7, 5, 9, %p2;
 st.global.u32 [%place], %r7; ret;)");
-  const auto values = run(text, {.grid = {100}, .cooperative = true, .threads = 2});
+  const auto values = run(text, {.grid = {100}, .cooperative = true, .threads = 1});
   for (std::size_t k = 0; k < 100; ++k) EXPECT_EQ(values[k], 5U);
 }
 
@@ -231,6 +231,7 @@ TEST_F(PtxTest, WhatIsNotOfferedIsRefusedBeforeAnythingRuns) {
     std::memcpy(&first, out_.host, 4);
     EXPECT_EQ(first, 0U) << instruction;
   }
+  EXPECT_EQ(failure(kernel("ret;", ".global .texref t;\n")).first, ptx::Kind::not_offered);
   const std::string recursive =
       ".func f(.param .b32 x)\n{\n.param .b32 y;\ncall f, (y);\nret;\n}\n";
   EXPECT_NE(failure(kernel("{ .param .b32 x; call f, (x); } ret;", recursive))

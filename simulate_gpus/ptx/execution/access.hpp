@@ -46,7 +46,7 @@ class Places {
     last_ = shared.size() - instruction.bytes;
   }
 
-  std::byte* operator[](int lane) {
+  [[gnu::always_inline]] std::byte* operator[](int lane) {
     const std::uint64_t address = address_of(warp_, instruction_, base_, lane);
     if (address <= last_ && shared_ != nullptr && (address & (instruction_.bytes - 1U)) == 0)
       return shared_ + address;

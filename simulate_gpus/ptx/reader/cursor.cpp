@@ -54,6 +54,13 @@ void Cursor::fail(const std::string& why) const {
   throw Error(Kind::invalid_ptx, "PTX line " + std::to_string(line()) + ": " + why);
 }
 
+void Cursor::refuse(const std::string& what) const {
+  throw Error(
+      Kind::not_offered,
+      "PTX line " + std::to_string(line()) + ": " + what +
+          " is not offered. Kernels of simulated GPUs are limited to what the README lists.");
+}
+
 bool read_integer(std::string_view word, std::uint64_t& value) {
   if (word.ends_with('U')) word.remove_suffix(1);
   int base = 10;

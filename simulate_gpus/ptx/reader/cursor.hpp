@@ -23,8 +23,9 @@ class Cursor {
   void expect(std::string_view text);
   void skip_past(std::string_view text);
   void skip_line();
-  void skip_braces();  // from { to its }
-  [[noreturn]] void fail(const std::string& why) const;
+  void skip_braces();                                       // from { to its }
+  [[noreturn]] void fail(const std::string& why) const;     // not valid
+  [[noreturn]] void refuse(const std::string& what) const;  // valid, and not offered
 
   // Integers, with operators and parentheses: -(3 + 4 * 2).
   std::uint64_t integer();

@@ -72,7 +72,7 @@ void Parser::qualifiers(VariableDeclaration& read, std::size_t& elements) {
     } else if (word == ".attribute") {
       cursor_.skip_past(")");
     } else if (word == ".texref" || word == ".samplerref" || word == ".surfref") {
-      cursor_.fail(std::string(word) + " is not offered: textures and surfaces do not exist");
+      cursor_.refuse(std::string(word) + ", of textures and surfaces,");
     } else if (word == ".ptr") {
       is_of_target = true;
     } else if (space_named(word) == Space::generic) {
@@ -157,8 +157,7 @@ void Parser::initial_reference(VariableDeclaration& read, std::size_t offset) {
   if (cursor_.peek() == "+" || cursor_.peek() == "-")
     reference.added = static_cast<std::int64_t>(cursor_.integer());
   if (has_parentheses) cursor_.expect(")");
-  if (reference.bytes != 8)
-    cursor_.fail("an address in a variable of fewer than 64 bits is not offered");
+  if (reference.bytes != 8) cursor_.refuse("an address in a variable of fewer than 64 bits");
   put_bytes(read, offset, 0, 8);
   read.references.push_back(std::move(reference));
 }

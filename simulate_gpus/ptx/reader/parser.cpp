@@ -44,12 +44,12 @@ void Parser::directive() {
     while (cursor_.take(",")) cursor_.integer();  // its time and size
   } else if (word == ".address_size") {
     cursor_.next();
-    if (cursor_.integer() != 64) cursor_.fail("addresses of 64 bits alone are offered");
+    if (cursor_.integer() != 64) cursor_.refuse("another size of addresses than 64 bits");
   } else if (word == ".section") {
     while (cursor_.peek() != "{") cursor_.next();
     cursor_.skip_braces();
   } else if (word == ".pragma" || word == ".alias") {
-    if (word == ".alias") cursor_.fail(".alias is not offered");
+    if (word == ".alias") cursor_.refuse(".alias");
     cursor_.skip_past(";");
   } else {
     bool is_extern = false;

@@ -120,7 +120,7 @@ std::string preloads() {
   }
   std::string list;
   for (const char* library : {SIMULATE_GPUS_RUNTIME, "libcuda.so.1", "libnvidia-ml.so.1",
-                              "libnccl.so.2", SIMULATE_GPUS_CUPTI}) {
+                              "libnccl.so.2", SIMULATE_GPUS_CUPTI, SIMULATE_GPUS_NVRTC}) {
     if (!std::filesystem::exists(folder + '/' + library)) continue;  // built without its headers
     list += (list.empty() ? "" : ":") + folder + '/' + library;
   }
@@ -175,6 +175,14 @@ std::string trace_of_program(const std::string& file) {
     stop("--trace=" + file + ": the file cannot be written: " + std::strerror(errno));
   }
   return std::to_string(getpid()) + ':' + std::filesystem::absolute(file).string();
+}
+
+// Where LibTorch keeps what NVRTC has compiled: for simulated GPUs that is PTX, so a folder beside the one for real GPUs.
+std::string kernel_cache() {
+  const char* const cache = std::getenv("XDG_CACHE_HOME");
+  const char* const home = std::getenv("HOME");
+  if (cache && *cache) return std::string(cache) + "/torch/simulated_kernels";
+  return std::string(home ? home : "/tmp") + "/.cache/torch/simulated_kernels";
 }
 
 void set_variable(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
@@ -241,6 +249,7 @@ int main(int argc, char** argv) {
   set_variable("LD_PRELOAD", preloads());
   // Triton links its own code to the driver, and looks for it where the linker would.
   set_variable("TRITON_LIBCUDA_PATH", library_folder());
+  if (*count > 0) setenv("PYTORCH_KERNEL_CACHE_PATH", kernel_cache().c_str(), /*overwrite=*/0);
   set_variable("SIMULATE_GPUS", std::to_string(*count));
   const auto& profile = gpu ? *gpu : simulate_gpus::k_plain_gpu;
   set_variable(

@@ -24,7 +24,22 @@ constexpr Error k_errors[] = {
     SIMULATE_GPUS_DRIVER_ERROR(CUDA_ERROR_NOT_INITIALIZED, "initialization error"),
     SIMULATE_GPUS_DRIVER_ERROR(CUDA_ERROR_NO_DEVICE, "no CUDA-capable device is detected"),
     SIMULATE_GPUS_DRIVER_ERROR(CUDA_ERROR_INVALID_DEVICE, "invalid device ordinal"),
+    SIMULATE_GPUS_DRIVER_ERROR(CUDA_ERROR_INVALID_IMAGE, "device kernel image is invalid"),
+    SIMULATE_GPUS_DRIVER_ERROR(CUDA_ERROR_NO_BINARY_FOR_GPU,
+                               "no kernel image is available for execution on the device"),
+    SIMULATE_GPUS_DRIVER_ERROR(CUDA_ERROR_INVALID_PTX, "a PTX JIT compilation failed"),
+    SIMULATE_GPUS_DRIVER_ERROR(CUDA_ERROR_FILE_NOT_FOUND, "file not found"),
+    SIMULATE_GPUS_DRIVER_ERROR(CUDA_ERROR_INVALID_HANDLE, "invalid resource handle"),
     SIMULATE_GPUS_DRIVER_ERROR(CUDA_ERROR_NOT_FOUND, "named symbol not found"),
+    SIMULATE_GPUS_DRIVER_ERROR(CUDA_ERROR_ILLEGAL_ADDRESS,
+                               "an illegal memory access was encountered"),
+    SIMULATE_GPUS_DRIVER_ERROR(CUDA_ERROR_LAUNCH_TIMEOUT,
+                               "the launch timed out and was terminated"),
+    SIMULATE_GPUS_DRIVER_ERROR(CUDA_ERROR_ASSERT, "device-side assert triggered"),
+    SIMULATE_GPUS_DRIVER_ERROR(CUDA_ERROR_MISALIGNED_ADDRESS, "misaligned address"),
+    SIMULATE_GPUS_DRIVER_ERROR(CUDA_ERROR_LAUNCH_FAILED, "unspecified launch failure"),
+    SIMULATE_GPUS_DRIVER_ERROR(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
+                               "too many blocks in cooperative launch"),
     SIMULATE_GPUS_DRIVER_ERROR(CUDA_ERROR_NOT_SUPPORTED, "operation not supported"),
     SIMULATE_GPUS_DRIVER_ERROR(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
                                "operation not permitted when stream is capturing"),
@@ -43,8 +58,9 @@ thread_local char text_of_refused[600];
 
 int simulate_gpus::refuse_in_driver(int code, const std::string& reason) {
   refused = code;
-  std::snprintf(text_of_refused, sizeof text_of_refused, "%s: %s", find(code)->text,
-                reason.c_str());
+  const Error* const known = find(code);
+  std::snprintf(text_of_refused, sizeof text_of_refused, "%s%s%s",
+                known ? known->text : "unknown error", reason.empty() ? "" : ": ", reason.c_str());
   return code;
 }
 

@@ -1,107 +1,88 @@
 // SPDX-License-Identifier: MIT
 //
-// Kernels that a program compiles or loads itself: by NVRTC, Triton, from a file. Any binary is
-// loaded, unread. The launch is refused by the kernel's name; in a dry run it is counted.
+// Launches of kernels that a program compiles or loads itself.
 #include <cuda.h>
 
-#include <deque>
-#include <mutex>
+#include <span>
 #include <string>
 
-#include "driver/refusal.hpp"
-#include "runtime/given.hpp"
+#include "driver/modules.hpp"
 #include "runtime/interface.hpp"
 #include "runtime/settings.hpp"
 
 using namespace simulate_gpus;
 
-struct CUfunc_st {
-  std::string name;
-};
-
-struct CUmod_st {
-  std::mutex mutex;
-  std::deque<CUfunc_st> functions;  // which stay where they are
-};
-
 namespace {
 
-CUresult load(CUmodule* module) {
-  *module = new CUmod_st;
-  return CUDA_SUCCESS;
-}
-
-CUresult launch(const char* called, CUfunction function, const LaunchSize& size, CUstream stream) {
+CUresult launch(const char* called, CUfunction function, KernelLaunch wanted, void** extra) {
   const ToldCall call(called);
   if (rehearses()) return CUDA_ERROR_NOT_SUPPORTED;
-  if (settings().dry_run) {
-    tell_kernel(stream, function->name, size);
-    submit(stream, [] {});
-    return CUDA_SUCCESS;
+  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  for (; extra != nullptr && extra[0] != CU_LAUNCH_PARAM_END; extra += 2) {
+    if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER) wanted.buffer = extra[1];
+    if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE)
+      wanted.buffer_bytes = *static_cast<const std::size_t*>(extra[1]);
   }
-  return static_cast<CUresult>(refuse_in_driver(
-      CUDA_ERROR_NOT_SUPPORTED,
-      "the CUDA kernel " + function->name.substr(0, 200) +
-          " was launched, which simulated GPUs cannot run. It was compiled while the program runs "
-          "(by LibTorch, NVRTC or Triton, say) or loaded from a file; see "
-          "simulate_gpus/README.md"));
+  try {
+    launch_kernel(*function, wanted);
+    forget_refusal();
+    return CUDA_SUCCESS;
+  } catch (const KernelError& error) {
+    if (error.code != cudaErrorNotSupported) return refused_as(error);
+    return static_cast<CUresult>(refuse_in_driver(
+        error.code, "the CUDA kernel " + function->name.substr(0, 150) +
+                        " was launched, which simulated GPUs cannot run: " + error.what()));
+  }
 }
 
 }  // namespace
 
 extern "C" {
 
-CUresult cuModuleLoad(CUmodule* module, const char*) { return load(module); }
-CUresult cuModuleLoadData(CUmodule* module, const void*) { return load(module); }
-CUresult cuModuleLoadDataEx(CUmodule* module, const void*, unsigned, CUjit_option*, void**) {
-  return load(module);
-}
-
-CUresult cuModuleUnload(CUmodule module) {
-  delete module;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
-  const std::scoped_lock lock(module->mutex);
-  *function = &module->functions.emplace_back(CUfunc_st{name});
-  return CUDA_SUCCESS;
-}
-
-CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfunction) {
-  *value = attribute == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? 1024
-           : attribute == CU_FUNC_ATTRIBUTE_NUM_REGS            ? 32
-                                                                : 0;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; }
-CUresult cuFuncSetCacheConfig(CUfunction, CUfunc_cache) { return CUDA_SUCCESS; }
-
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction, int, std::size_t) {
-  *blocks = 2;
-  return CUDA_SUCCESS;
-}
-
 CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                         unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
-                        CUstream stream, void**, void**) {
-  const LaunchSize size{{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes};
-  return launch(__func__, function, size, stream);
+                        CUstream stream, void** arguments, void** extra) {
+  return launch(__func__, function,
+                {.grid = {grid_x, grid_y, grid_z},
+                 .block = {block_x, block_y, block_z},
+                 .shared_bytes = shared_bytes,
+                 .stream = stream,
+                 .arguments = arguments},
+                extra);
 }
 
-CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void**, void**) {
-  const LaunchSize size{{config->gridDimX, config->gridDimY, config->gridDimZ},
-                        {config->blockDimX, config->blockDimY, config->blockDimZ},
-                        config->sharedMemBytes};
-  return launch(__func__, function, size, config->hStream);
+CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** arguments,
+                          void** extra) {
+  if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  KernelLaunch wanted{.grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
+                      .block = {config->blockDimX, config->blockDimY, config->blockDimZ},
+                      .shared_bytes = config->sharedMemBytes,
+                      .stream = config->hStream,
+                      .arguments = arguments};
+  for (const CUlaunchAttribute& each : std::span(config->attrs, config->numAttrs)) {
+    const auto& cluster = each.value.clusterDim;
+    if (each.id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
+      wanted.is_cooperative = each.value.cooperative != 0;
+    if (each.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION && !settings().dry_run &&
+        cluster.x * cluster.y * cluster.z > 1)
+      return static_cast<CUresult>(
+          refuse_in_driver(CUDA_ERROR_NOT_SUPPORTED,
+                           "a launch in clusters of blocks is not offered by simulated GPUs"));
+  }
+  return launch(__func__, function, wanted, extra);
 }
 
 CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x, unsigned grid_y,
                                    unsigned grid_z, unsigned block_x, unsigned block_y,
                                    unsigned block_z, unsigned shared_bytes, CUstream stream,
-                                   void**) {
-  const LaunchSize size{{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes};
-  return launch(__func__, function, size, stream);
+                                   void** arguments) {
+  return launch(__func__, function,
+                {.grid = {grid_x, grid_y, grid_z},
+                 .block = {block_x, block_y, block_z},
+                 .shared_bytes = shared_bytes,
+                 .stream = stream,
+                 .is_cooperative = true,
+                 .arguments = arguments},
+                nullptr);
 }
 }

@@ -7,6 +7,7 @@
 #include "device_memory.hpp"
 #include "devices.hpp"
 #include "errors.hpp"
+#include "pinned_memory.hpp"
 #include "settings.hpp"
 #include "streams.hpp"
 #include "tool.hpp"
@@ -47,6 +48,7 @@ cudaError_t cudaFree(void* address) {
   if (const cudaError_t refused = refuse_unsafe()) return refused;
   finish_all();  // cudaFree waits for the device
   const auto device = device_at(address);
+  if (!device && release_managed(address)) return cudaSuccess;
   if (!release(address)) return fail(cudaErrorInvalidValue);
   tell(&Tool::allocates, *device);
   return cudaSuccess;

@@ -140,11 +140,6 @@ void simulate_gpus::tell_operation(cudaStream_t stream, std::string_view name) {
   tell_given(stream_of(stream), {.kind = Kind::operation, .name = name});
 }
 
-void simulate_gpus::tell_kernel(cudaStream_t stream, std::string_view name,
-                                const LaunchSize& size) {
-  tell_given(stream_of(stream), {.kind = Kind::operation, .name = name, .size = size});
-}
-
 void simulate_gpus::tell_collective(cudaStream_t stream, std::string_view name, std::uint64_t bytes,
                                     std::string_view call) {
   tell_given(stream_of(stream),

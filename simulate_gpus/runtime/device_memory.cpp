@@ -212,6 +212,16 @@ bool is_allocated(const void* address, std::size_t bytes) {
   return found != arena.used.end() && bytes <= found->first + found->second.bytes - place->second;
 }
 
+std::optional<Extent> allocation_around(const void* address) {
+  const auto place = place_in_arena(address);
+  if (!place) return mapped_around(address);
+  const std::scoped_lock lock(memory().mutex);
+  const Arena& arena = arena_of(place->first);
+  const auto found = find_used(arena, place->second);
+  if (found == arena.used.end()) return std::nullopt;
+  return Extent{arena.seen + found->first, found->second.bytes};
+}
+
 void fill_fresh(void* host, std::size_t bytes) {
   if (!settings().dry_run) std::memset(host, k_fresh_byte, std::min(bytes, k_filled_bytes));
 }

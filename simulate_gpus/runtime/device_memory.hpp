@@ -37,6 +37,15 @@ std::optional<Allocation> allocation_at(const void* address);
 /// Whether the bytes lie in one allocation, or in memory of the host.
 bool is_allocated(const void* address, std::size_t bytes);
 
+/// Bytes that a kernel may use.
+struct Extent {
+  const void* begin;
+  std::size_t bytes;
+};
+
+/// The allocation in which the byte of a device lies.
+std::optional<Extent> allocation_around(const void* address);
+
 /// Counts memory that is elsewhere (virtual_memory.hpp). False if the device has no room for it.
 bool take(int device, std::size_t bytes);
 void give_back(int device, std::size_t bytes);

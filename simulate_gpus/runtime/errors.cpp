@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "error_texts.hpp"
+#include "lost_devices.hpp"
 #include "settings.hpp"
 #include "tool.hpp"
 
@@ -28,7 +29,7 @@ thread_local Detail detail_of_last = {};
 struct Refusal {
   std::mutex mutex;
   std::atomic<bool> is_unreported = false;
-  std::string kernel;
+  std::string kernel, reason;
 };
 
 Refusal& refusal() {
@@ -36,14 +37,15 @@ Refusal& refusal() {
   return *refusal;
 }
 
-cudaError_t fail_with_refusal(const std::string& kernel) {
-  return fail(cudaErrorNotSupported,
-              "the CUDA kernel " + kernel +
-                  " was launched, which simulated GPUs cannot run. They only compute what "
-                  "LibTorch also has for the CPU; see simulate_gpus/README.md");
+cudaError_t fail_with_refusal(const Refusal& refused) {
+  return fail(cudaErrorNotSupported, "the CUDA kernel " + refused.kernel +
+                                         " was launched, which simulated GPUs cannot run" +
+                                         refused.reason);
 }
 
 std::atomic<bool> forked = false;
+std::atomic<bool> has_lost_device = false;
+std::atomic<bool> is_refusing = false;  // one of both
 std::atomic<bool> used = false;
 
 }  // namespace
@@ -51,6 +53,8 @@ std::atomic<bool> used = false;
 cudaError_t fail(cudaError_t code, const std::string& detail) {
   if (code == cudaSuccess) return code;
   last_error = code;
+  if (detail.empty() && has_lost_device && code == error_of_lost_device())
+    return fail(code, text_of_lost_device());
   if (calls_are_watched) tell(&Tool::fails, code);
   if (!detail.empty()) {
     detail_of_last.code = code;
@@ -68,7 +72,10 @@ cudaError_t not_ready() {
 }
 
 cudaError_t enter(const char* function) {
-  if (forked) return cudaErrorInitializationError;
+  if (is_refusing) {
+    if (forked) return cudaErrorInitializationError;
+    if (const cudaError_t lost = error_of_lost_device()) return lost;
+  }
   return ask(&Tool::fault, function);
 }
 
@@ -78,26 +85,29 @@ cudaError_t enter_with_devices(const char* function) {
   return settings().visible.empty() ? cudaErrorNoDevice : cudaSuccess;
 }
 
-cudaError_t refuse_launch(const std::string& kernel) {
+cudaError_t refuse_launch(const std::string& kernel, const std::string& reason) {
   const std::scoped_lock lock(refusal().mutex);
   refusal().kernel = kernel;
+  refusal().reason = reason;
   refusal().is_unreported = true;
-  return fail_with_refusal(kernel);
+  return fail_with_refusal(refusal());
 }
 
 cudaError_t unreported_refusal() {
   if (!refusal().is_unreported) return cudaSuccess;
   const std::scoped_lock lock(refusal().mutex);
   if (!refusal().is_unreported.exchange(false)) return cudaSuccess;
-  return fail_with_refusal(refusal().kernel);
+  return fail_with_refusal(refusal());
 }
 
 bool is_forked() { return forked; }
 
 void note_use() {
   if (used.exchange(true)) return;
-  pthread_atfork(nullptr, nullptr, [] { forked = true; });
+  pthread_atfork(nullptr, nullptr, [] { forked = is_refusing = true; });
 }
+
+void note_lost_device() { has_lost_device = is_refusing = true; }
 
 }  // namespace simulate_gpus
 
@@ -106,13 +116,17 @@ using namespace simulate_gpus;
 extern "C" {
 
 cudaError_t cudaGetLastError() {
+  if (has_lost_device) static_cast<void>(fail(error_of_lost_device()));
   const cudaError_t code = last_error;
   last_error = cudaSuccess;
   if (code == cudaErrorNotSupported) refusal().is_unreported = false;
   return code;
 }
 
-cudaError_t cudaPeekAtLastError() { return last_error; }
+cudaError_t cudaPeekAtLastError() {
+  if (has_lost_device) static_cast<void>(fail(error_of_lost_device()));
+  return last_error;
+}
 
 const char* cudaGetErrorString(cudaError_t code) {
   if (code != cudaSuccess && code == detail_of_last.code) return detail_of_last.text;

@@ -19,7 +19,7 @@ cudaError_t fail(cudaError_t code, const std::string& detail = {});
 cudaError_t not_ready();
 
 /// Success, unless the program asked for a fault of this call, or the process was forked by one
-/// that used a GPU. To be called first, with the function's own name.
+/// that used a GPU, or a kernel has failed on the current device (lost_devices.hpp). To be called first, with the function's own name.
 cudaError_t enter(const char* function);
 
 /// The same, and fails where the driver is too old or no device is visible, as nearly every function
@@ -28,7 +28,7 @@ cudaError_t enter_with_devices(const char* function);
 
 /// Refuses a launch. LibTorch does not check the error of every launch; the next operation, copy or
 /// synchronization returns an unchecked one, so that no value is read that was not computed.
-cudaError_t refuse_launch(const std::string& kernel);
+cudaError_t refuse_launch(const std::string& kernel, const std::string& reason);
 cudaError_t unreported_refusal();
 
 /// Whether the caller has left out one of these.
@@ -36,6 +36,9 @@ bool is_any_null(const auto&... pointers) { return ((pointers == nullptr) || ...
 
 /// This process has used CUDA: its forked children cannot.
 void note_use();
+
+/// From now on calls for a device that is lost fail.
+void note_lost_device();
 
 /// Whether this process was forked by one that has used CUDA.
 bool is_forked();

@@ -47,8 +47,6 @@ struct ProgramPlace {
   [[nodiscard]] virtual std::string text() const = 0;
 };
 
-struct LaunchSize;  // given.hpp
-
 /// What became of a block of LibTorch's caching allocator: given to the program; freed by it; released
 /// to the allocator, which waits for what the program has recorded in other streams.
 enum class BlockChange { given, freed, released };
@@ -137,9 +135,6 @@ void record_submission(cudaStream_t stream, std::function<void(cudaStream_t)> su
 /// Tells the tools of an operation of the stream: now, or at each launch of the graph that is captured
 /// from it.
 void tell_operation(cudaStream_t stream, std::string_view name);
-
-/// The same for a kernel of the program, of so many blocks and threads.
-void tell_kernel(cudaStream_t stream, std::string_view name, const LaunchSize& size);
 
 /// The same for a collective, or a message. `call` is what the program called.
 void tell_collective(cudaStream_t stream, std::string_view name, std::uint64_t bytes,

@@ -1,84 +1,70 @@
 // SPDX-License-Identifier: MIT
 //
-// CUDA kernels. Their code is for a GPU, so none can run here. In a dry run each launch is counted;
-// otherwise it is an error that names the kernel, never a wrong value: the operations that can be
-// computed were replaced (kernels/) and do not come here.
+// Launches of CUDA kernels. Those that the program brought as PTX run (kernel_launches.cpp). LibTorch's are machine code: in a dry
+// run each launch is counted; otherwise it is an error that names the kernel, never a wrong value: the
+// operations that can be computed were replaced (kernels/) and do not come here.
 #include "launches.hpp"
 
 #include <cuda_runtime_api.h>
-#include <cxxabi.h>
 
-#include <algorithm>
-#include <cstdlib>
-#include <memory>
-#include <mutex>
+#include <span>
 #include <string>
-#include <vector>
 
 #include "errors.hpp"
+#include "program_kernel.hpp"
+#include "registered_code.hpp"
 #include "rehearsal.hpp"
 #include "settings.hpp"
 #include "streams.hpp"
 #include "tool.hpp"
 
-namespace simulate_gpus {
-namespace {
-
-struct Kernel {
-  const void* function;
-  const char* name;  // in the program's own memory
-};
-
-struct Kernels {
-  std::mutex mutex;
-  std::vector<Kernel> registered;
-};
-
-Kernels& kernels() {
-  static auto* const kernels = new Kernels;
-  return *kernels;
-}
-
-}  // namespace
-
-std::string kernel_name(const void* function) {
-  const char* const compiled = compiled_name(function);
-  if (compiled == nullptr) return "(unknown)";
-  const std::unique_ptr<char, decltype(&std::free)> readable(
-      abi::__cxa_demangle(compiled, nullptr, nullptr, nullptr), &std::free);
-  std::string name = readable ? readable.get() : compiled;
-  // Without the long template arguments.
-  if (name.starts_with("void ")) name.erase(0, 5);
-  return name.substr(0, std::min(name.find('<'), std::size_t{200}));
-}
-
-}  // namespace simulate_gpus
-
 using namespace simulate_gpus;
 
-const char* simulate_gpus::compiled_name(const void* kernel) {
-  const std::scoped_lock lock(kernels().mutex);
-  const auto found = std::ranges::find(kernels().registered, kernel, &Kernel::function);
-  return found == kernels().registered.end() ? nullptr : found->name;
-}
-
 namespace {
 
-LaunchSize size_of(dim3 grid, dim3 block, std::size_t shared_bytes) {
-  return {{grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared_bytes};
-}
-
-cudaError_t launch(const void* function, const LaunchSize& size, cudaStream_t stream) {
-  if (rehearses()) return cudaSuccess;
-  if (settings().dry_run) {
-    tell_given(stream_of(stream), {.kind = Kind::operation, .kernel = function, .size = size});
-    submit(stream_of(stream), [] {});
-    return cudaSuccess;
-  }
+cudaError_t launch_libtorchs(const void* function, cudaStream_t stream) {
   const std::string name = kernel_name(function);
-  if (!name.ends_with("spin_kernel(long)")) return refuse_launch(name);
+  if (!name.ends_with("spin_kernel(long)"))
+    return refuse_launch(name,
+                         ". They only compute what LibTorch also has for the CPU; see "
+                         "simulate_gpus/README.md");
   submit(stream_of(stream), [] {});  // at::cuda::sleep: it only waits
   return cudaSuccess;
+}
+
+cudaError_t launch(const void* function, const KernelLaunch& wanted) {
+  if (rehearses()) return cudaSuccess;
+  if (settings().dry_run) {
+    tell_given(stream_of(wanted.stream),
+               {.kind = Kind::operation,
+                .kernel = function,
+                .size = LaunchSize{wanted.grid, wanted.block, wanted.shared_bytes}});
+    submit(stream_of(wanted.stream), [] {});
+    return cudaSuccess;
+  }
+  CUfunc_st* const kernel = kernel_of(function);
+  if (kernel == nullptr) return launch_libtorchs(function, wanted.stream);
+  if (const cudaError_t refused = unreported_refusal()) return refused;
+  try {
+    launch_kernel(*kernel, wanted);
+    return cudaSuccess;
+  } catch (const KernelError& error) {
+    if (error.code == cudaErrorNotSupported)
+      return refuse_launch(readable_kernel_name(kernel->name.c_str()),
+                           std::string(": ") + error.what());
+    if (error.code == cudaErrorSymbolNotFound)
+      return fail(cudaErrorInvalidDeviceFunction, error.what());
+    return fail(error.code, error.what());
+  }
+}
+
+KernelLaunch launch_of(dim3 grid, dim3 block, void** arguments, std::size_t shared_bytes,
+                       cudaStream_t stream) {
+  return {.grid = {grid.x, grid.y, grid.z},
+          .block = {block.x, block.y, block.z},
+          .shared_bytes = shared_bytes,
+          .stream = stream,
+          .arguments = arguments};
 }
 
 struct CallConfiguration {
@@ -92,26 +78,6 @@ thread_local CallConfiguration configuration;
 
 // CUDA's own names begin with two underscores. NOLINTBEGIN(bugprone-reserved-identifier)
 extern "C" {
-
-void** __cudaRegisterFatBinary(void*) {
-  static void* handle = nullptr;
-  return &handle;
-}
-void __cudaRegisterFatBinaryEnd(void**) {}
-void __cudaUnregisterFatBinary(void**) {}
-void __cudaRegisterVar(void**, char*, char*, const char*, int, std::size_t, int, int) {}
-char __cudaInitModule(void**) { return 0; }
-
-void __cudaRegisterFunction(void**, const char* function, char*, const char* name, int, uint3*,
-                            uint3*, dim3*, dim3*, int*) {
-  const std::scoped_lock lock(kernels().mutex);
-  kernels().registered.push_back({function, name});
-}
-
-cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* function) {
-  *kernel = static_cast<cudaKernel_t>(const_cast<void*>(function));
-  return cudaSuccess;
-}
 
 unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, std::size_t shared_bytes,
                                      cudaStream_t stream) {
@@ -128,11 +94,11 @@ cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, std::size_t* sha
   return cudaSuccess;
 }
 
-cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void**,
+cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments,
                              std::size_t shared_bytes, cudaStream_t stream) {
   SIMULATE_GPUS_ENTER();
   SIMULATE_GPUS_NEED(cudaErrorInvalidDeviceFunction, function);
-  return launch(function, size_of(grid, block, shared_bytes), stream);
+  return launch(function, launch_of(grid, block, arguments, shared_bytes, stream));
 }
 
 cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,
@@ -140,66 +106,32 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void*
   return cudaLaunchKernel(kernel, grid, block, arguments, shared_bytes, stream);
 }
 
-cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function, void**) {
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function,
+                                void** arguments) {
   SIMULATE_GPUS_ENTER();
   SIMULATE_GPUS_NEED(cudaErrorInvalidValue, config);
   SIMULATE_GPUS_NEED(cudaErrorInvalidDeviceFunction, function);
-  return launch(function, size_of(config->gridDim, config->blockDim, config->dynamicSmemBytes),
-                config->stream);
+  KernelLaunch wanted = launch_of(config->gridDim, config->blockDim, arguments,
+                                  config->dynamicSmemBytes, config->stream);
+  for (const cudaLaunchAttribute& each : std::span(config->attrs, config->numAttrs)) {
+    const auto& cluster = each.val.clusterDim;
+    if (each.id == cudaLaunchAttributeCooperative)
+      wanted.is_cooperative = each.val.cooperative != 0;
+    if (each.id == cudaLaunchAttributeClusterDimension && !settings().dry_run &&
+        cluster.x * cluster.y * cluster.z > 1 && kernel_of(function) != nullptr)
+      return refuse_launch(kernel_name(function), ": it is launched in clusters of blocks");
+  }
+  return launch(function, wanted);
 }
 
-cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3 grid, dim3 block, void**,
-                                        std::size_t shared_bytes, cudaStream_t stream) {
+cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3 grid, dim3 block,
+                                        void** arguments, std::size_t shared_bytes,
+                                        cudaStream_t stream) {
   SIMULATE_GPUS_ENTER();
   SIMULATE_GPUS_NEED(cudaErrorInvalidDeviceFunction, function);
-  return launch(function, size_of(grid, block, shared_bytes), stream);
-}
-
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* function) {
-  SIMULATE_GPUS_ENTER();
-  SIMULATE_GPUS_NEED(cudaErrorInvalidValue, attributes);
-  SIMULATE_GPUS_NEED(cudaErrorInvalidDeviceFunction, function);
-  *attributes = {};
-  attributes->maxThreadsPerBlock = 1024;
-  attributes->numRegs = 32;
-  attributes->binaryVersion = attributes->ptxVersion =
-      settings().gpu.major * 10 + settings().gpu.minor;
-  return cudaSuccess;
-}
-
-cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute, int) {
-  SIMULATE_GPUS_ENTER();
-  SIMULATE_GPUS_NEED(cudaErrorInvalidDeviceFunction, function);
-  return cudaSuccess;
-}
-
-cudaError_t cudaFuncSetCacheConfig(const void* function, cudaFuncCache) {
-  SIMULATE_GPUS_ENTER();
-  SIMULATE_GPUS_NEED(cudaErrorInvalidDeviceFunction, function);
-  return cudaSuccess;
-}
-
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks,
-                                                                   const void* function, int,
-                                                                   std::size_t, unsigned) {
-  SIMULATE_GPUS_ENTER();
-  SIMULATE_GPUS_NEED(cudaErrorInvalidValue, blocks);
-  SIMULATE_GPUS_NEED(cudaErrorInvalidDeviceFunction, function);
-  *blocks = 2;
-  return cudaSuccess;
-}
-
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* function,
-                                                          int threads, std::size_t shared_bytes) {
-  SIMULATE_GPUS_PASS_ON();
-  return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, threads,
-                                                                shared_bytes, 0);
-}
-
-// Constants of kernels: not read in a dry run.
-cudaError_t cudaMemcpyToSymbol(const void*, const void*, std::size_t, std::size_t, cudaMemcpyKind) {
-  SIMULATE_GPUS_ENTER();
-  return cudaSuccess;
+  KernelLaunch wanted = launch_of(grid, block, arguments, shared_bytes, stream);
+  wanted.is_cooperative = true;
+  return launch(function, wanted);
 }
 }
 // NOLINTEND(bugprone-reserved-identifier)

@@ -44,8 +44,6 @@ std::string simulate_gpus::not_offered(const std::string& function) {
 // What nvcc's code and CUDA's own libraries call, which no header names.
 // NOLINTBEGIN(bugprone-reserved-identifier): CUDA's names
 SIMULATE_GPUS_NOT_OFFERED(__cudaGetProcAddress)
-SIMULATE_GPUS_NOT_OFFERED(__cudaLaunchKernel_ptsz)
 SIMULATE_GPUS_NOT_OFFERED(__cudaRegisterHostVar)
-SIMULATE_GPUS_NOT_OFFERED(__cudaRegisterManagedVar)
 SIMULATE_GPUS_NOT_OFFERED(__cudaRegisterUnifiedTable)
 // NOLINTEND(bugprone-reserved-identifier)

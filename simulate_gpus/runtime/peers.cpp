@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // Which device reaches the memory of which: each that of all others, as soon as the program has said so.
+#include "peers.hpp"
+
 #include <cuda_runtime_api.h>
 
 #include <array>
@@ -10,8 +12,7 @@
 #include "errors.hpp"
 #include "settings.hpp"
 
-using namespace simulate_gpus;
-
+namespace simulate_gpus {
 namespace {
 
 // Of the pair of a device and its peer.
@@ -21,6 +22,12 @@ std::atomic<bool>& is_enabled(int device, int peer) {
 }
 
 }  // namespace
+
+bool reaches(int device, int peer) { return is_enabled(device, peer); }
+
+}  // namespace simulate_gpus
+
+using namespace simulate_gpus;
 
 extern "C" {
 

@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include "capture_modes.hpp"
 #include "device_memory.hpp"
@@ -23,7 +24,15 @@ struct PinnedRange {
   std::size_t bytes = 0;
   unsigned flags = 0;
   bool is_registered = false;  // by cudaHostRegister
+  bool is_managed = false;
 };
+
+constexpr std::size_t k_pinned_page = 4096;
+
+void* allocate_pages(std::size_t bytes) {
+  return std::aligned_alloc(k_pinned_page,
+                            (bytes + k_pinned_page - 1) / k_pinned_page * k_pinned_page);
+}
 
 struct Pinned {
   std::mutex mutex;
@@ -42,25 +51,53 @@ void add(const void* address, const PinnedRange& range) {
 }
 
 // Its size if it begins there, and was pinned in this way; else 0.
-std::size_t remove(const void* address, bool is_registered) {
+std::size_t remove(const void* address, bool is_registered, bool is_managed = false) {
   const std::scoped_lock lock(pinned().mutex);
   const auto found = pinned().ranges.find(static_cast<const char*>(address));
-  if (found == pinned().ranges.end() || found->second.is_registered != is_registered) return 0;
+  if (found == pinned().ranges.end() || found->second.is_registered != is_registered ||
+      found->second.is_managed != is_managed)
+    return 0;
   return pinned().ranges.extract(found).mapped().bytes;
 }
 
-std::optional<PinnedRange> pinned_range(const void* address) {
+using PlacedRange = std::pair<const char* const, PinnedRange>;
+
+std::optional<PlacedRange> placed_range(const void* address) {
   const auto* const byte = static_cast<const char*>(address);
   const std::scoped_lock lock(pinned().mutex);
   const auto after = pinned().ranges.upper_bound(byte);
   if (after == pinned().ranges.begin()) return std::nullopt;
-  const auto& [start, range] = *std::prev(after);
-  return byte < start + range.bytes ? std::optional(range) : std::nullopt;
+  const PlacedRange& found = *std::prev(after);
+  return byte < found.first + found.second.bytes ? std::optional(found) : std::nullopt;
+}
+
+std::optional<PinnedRange> pinned_range(const void* address) {
+  const auto found = placed_range(address);
+  return found ? std::optional(found->second) : std::nullopt;
 }
 
 }  // namespace
 
 bool is_pinned(const void* address) { return pinned_range(address).has_value(); }
+
+std::optional<Extent> pinned_around(const void* address) {
+  const auto found = placed_range(address);
+  return found ? std::optional(Extent{found->first, found->second.bytes}) : std::nullopt;
+}
+
+void* allocate_managed(std::size_t bytes) {
+  void* const address = allocate_pages(bytes);
+  if (address != nullptr) add(address, {.bytes = bytes, .is_managed = true});
+  return address;
+}
+
+bool release_managed(void* address) {
+  const std::size_t bytes = remove(address, /*is_registered=*/false, /*is_managed=*/true);
+  if (bytes == 0) return false;
+  tell(&Tool::frees, address, bytes);
+  std::free(address);
+  return true;
+}
 
 std::uint64_t num_pinned_allocations() {
   const std::scoped_lock lock(pinned().mutex);
@@ -87,12 +124,10 @@ cudaError_t cudaHostAlloc(void** address, std::size_t bytes, unsigned flags) {
   make_context(current_device());
   *address = nullptr;
   if (bytes == 0) return cudaSuccess;
-  constexpr std::size_t k_page = 4096;
   *address = ask(&Tool::allocate_pinned, bytes);
-  if (*address == nullptr)
-    *address = std::aligned_alloc(k_page, (bytes + k_page - 1) / k_page * k_page);
+  if (*address == nullptr) *address = allocate_pages(bytes);
   if (*address == nullptr) return fail(cudaErrorMemoryAllocation);
-  add(*address, {bytes, flags});
+  add(*address, {.bytes = bytes, .flags = flags});
   const std::scoped_lock lock(pinned().mutex);
   ++pinned().allocations;
   return cudaSuccess;
@@ -124,7 +159,7 @@ cudaError_t cudaHostRegister(void* address, std::size_t bytes, unsigned flags) {
     return fail(cudaErrorInvalidValue);
   make_context(current_device());
   if (known) return fail(cudaErrorHostMemoryAlreadyRegistered);
-  add(address, {bytes, flags, true});
+  add(address, {.bytes = bytes, .flags = flags, .is_registered = true});
   return cudaSuccess;
 }
 
@@ -162,8 +197,8 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
     attributes->type = cudaMemoryTypeDevice;
     attributes->device = *on_device;
     attributes->devicePointer = pointer;
-  } else if (is_pinned(address)) {
-    attributes->type = cudaMemoryTypeHost;
+  } else if (const auto range = pinned_range(address)) {
+    attributes->type = range->is_managed ? cudaMemoryTypeManaged : cudaMemoryTypeHost;
     attributes->device = current_device();
     attributes->devicePointer = pointer;
     attributes->hostPointer = pointer;

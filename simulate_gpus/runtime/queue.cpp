@@ -17,12 +17,17 @@
 namespace simulate_gpus {
 namespace {
 
+struct Failed {
+  cudaError_t code;
+  std::string text;
+};
+
 // Of all queues. Never destroyed: they are used until the very end of a process.
 struct State {
   std::mutex mutex;
   std::condition_variable finished;
   // Of each device and queue the last that nobody was told.
-  std::map<std::pair<int, const Queue*>, std::string> failures;
+  std::map<std::pair<int, const Queue*>, Failed> failures;
 };
 
 State& state() {
@@ -62,20 +67,23 @@ void Queue::advance(std::uint64_t place) {
     Work work = std::move(work_.front());
     work_.pop_front();
     lock.unlock();
-    std::string failure;
+    std::optional<Failed> failure;
     std::optional<NotYet> blocked;
     ++works_entered;
     try {
       work();
     } catch (NotYet& not_yet) {
       blocked = std::move(not_yet);
+    } catch (const WorkFailure& error) {
+      failure = Failed{error.code, error.what()};
     } catch (const std::exception& error) {
-      failure = error.what();
-      failure.resize(std::min(failure.find('\n'), failure.size()));  // no backtrace
+      failure = Failed{cudaErrorLaunchFailure, error.what()};
+      failure->text.resize(
+          std::min(failure->text.find('\n'), failure->text.size()));  // no backtrace
     }
     --works_entered;
     lock.lock();
-    if (!failure.empty()) state().failures[{device_, this}] = std::move(failure);
+    if (failure) state().failures[{device_, this}] = std::move(*failure);
     is_running_ = false;
     if (blocked) {
       work_.push_front(std::move(work));
@@ -119,7 +127,8 @@ cudaError_t take_failure() {
   const int device = current_device();
   auto first = failures.lower_bound({device, nullptr});
   if (first == failures.end() || first->first.first != device) first = failures.begin();
-  return fail(cudaErrorLaunchFailure, failures.extract(first).mapped());
+  const Failed failed = failures.extract(first).mapped();
+  return fail(failed.code, failed.text);
 }
 
 }  // namespace simulate_gpus

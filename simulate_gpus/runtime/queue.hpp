@@ -9,10 +9,19 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <stdexcept>
+#include <string>
 
 namespace simulate_gpus {
 
 using Work = std::function<void()>;
+
+/// Thrown by work that fails with another error than cudaErrorLaunchFailure.
+class WorkFailure : public std::runtime_error {
+ public:
+  WorkFailure(cudaError_t error, const std::string& text) : std::runtime_error(text), code(error) {}
+  cudaError_t code;
+};
 
 /// The work of one stream, in order.
 class Queue {

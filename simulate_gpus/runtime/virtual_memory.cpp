@@ -133,6 +133,23 @@ std::optional<MappedRange> mapping_at(const void* address) {
   return MappedRange{reservation->seen + found.front()->first, found.front()->second.bytes};
 }
 
+std::optional<Extent> mapped_around(const void* address) {
+  const std::scoped_lock lock(reservations().mutex);
+  Reservation* const reservation = find_reservation(address);
+  if (!reservation) return std::nullopt;
+  const std::size_t offset = offset_in(*reservation, address);
+  std::optional<Extent> found;
+  std::size_t begin = 0, end = 0;  // of what was followed without a gap
+  for (const auto& [place, mapping] : reservation->mappings) {
+    if (place != end || !mapping.is_accessible) begin = place;
+    end = place + mapping.bytes;
+    if (!mapping.is_accessible) begin = end;
+    if (begin <= offset && offset < end) found = Extent{reservation->seen + begin, end - begin};
+    if (found && begin > offset) break;
+  }
+  return found;
+}
+
 }  // namespace simulate_gpus
 
 using namespace simulate_gpus;

@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <optional>
 
+#include "device_memory.hpp"
+
 namespace simulate_gpus {
 
 struct ReservedPlace {
@@ -27,5 +29,8 @@ struct MappedRange {
   std::size_t bytes;
 };
 std::optional<MappedRange> mapping_at(const void* address);
+
+/// What is mapped around the address without a gap, and may be used.
+std::optional<Extent> mapped_around(const void* address);
 
 }  // namespace simulate_gpus

@@ -174,8 +174,8 @@ def main(libtorch, simulated):
 
     runtime, driver = Runtime(simulated), Driver(simulated)
     check("are looked up: defined, or the look-up's error names them", looked_up(libtorch), driver.is_served, 200)
-    check_refusals("the runtime", refused(runtime.library._name, "(?:__)?cuda"), runtime, 290)
-    check_refusals("the driver", refused(simulated / "libcuda.so.1", "cu"), driver, 400, silent=["cuGetExportTable", "cuLogsRegisterCallback"])
+    check_refusals("the runtime", refused(runtime.library._name, "(?:__)?cuda"), runtime, 150)
+    check_refusals("the driver", refused(simulated / "libcuda.so.1", "cu"), driver, 300, silent=["cuGetExportTable", "cuLogsRegisterCallback"])
     check_refusals("NVML", refused(simulated / "libnvidia-ml.so.1", "nvml"), Nvml(simulated), 250, silent=LACKED_BY_CARDS)
     if (simulated / "libnccl.so.2").exists():
         wanted = {name for name in called if NCCL.fullmatch(name)}

@@ -269,6 +269,24 @@ def half_of_pinned_memory_rewritten(ordered):
     return x
 
 
+ADD_ONE = torch.cuda._compile_kernel(
+    'extern "C" __global__ void add_one(float* x) { x[blockIdx.x * blockDim.x + threadIdx.x] += 1; }', "add_one")
+
+
+def kernel_of_the_program(ordered):
+    x, near = ones(), ones()
+    torch.cuda.synchronize()
+    with torch.cuda.stream(OTHER):
+        near.mul_(2)  # another tensor, though of the same allocation
+    with torch.cuda.stream(SIDE):
+        ADD_ONE(grid=(10, 1, 1), block=(100, 1, 1), args=[x])  # first
+    if ordered:
+        HOST().wait_stream(SIDE)
+    HOST().wait_stream(OTHER)
+    near.add_(1)
+    x.sum()  # second
+
+
 RACES = [value for value in list(globals().values())
          if inspect.isfunction(value) and value.__module__ == __name__ and value is not ones]
 

@@ -38,7 +38,7 @@ runtime.cudaSetDevice(1)
 runtime.cudaMalloc(ctypes.byref(memory), ctypes.c_size_t(64))
 print(driver.cuPointerGetAttribute(ctypes.byref(device), 9, memory), device.value, driver.cuPointerGetAttribute(ctypes.byref(device), 9, uuid))
 module, function = ctypes.c_void_p(), ctypes.c_void_p()
-print(driver.cuModuleLoadData(ctypes.byref(module), b"unread"), driver.cuModuleGetFunction(ctypes.byref(function), module, b"my_kernel"))
+print(driver.cuModuleLoadData(ctypes.byref(module), b"\\177ELF, unread"), driver.cuModuleGetFunction(ctypes.byref(function), module, b"my_kernel"))
 code = driver.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, None, None, None)
 print(code, text(code))
 found = ctypes.c_void_p()  # not cuCtxGetDevice_v2, another function
@@ -134,18 +134,22 @@ for name, *arguments in (("cudaMalloc", out, 64), ("cudaFree", None), ("cudaHost
     print(name, runtime[name](*arguments))
 """
 
-# Kernels that LibTorch has NVRTC compile while the program runs.
+# Kernels that LibTorch has NVRTC compile while the program runs; the last one fails.
 COMPILED = """
 import torch
-x = torch.ones(4, device="cuda")
+x = torch.arange(4., device="cuda")
 add = torch.cuda.jiterator._create_jit_fn("template <typename T> T my_add(T x, T y) { return x + y; }")
-fill = torch.cuda._compile_kernel('extern "C" __global__ void my_fill(float* x) { x[0] = 2; }', "my_fill")
-for launch in (lambda: add(x, x), lambda: fill(grid=(1, 1, 1), block=(1, 1, 1), args=[x])):
+fill = torch.cuda._compile_kernel('extern "C" __global__ void my_fill(float* x) { x[0] = 7; }', "my_fill")
+miss = torch.cuda._compile_kernel('extern "C" __global__ void my_miss(float* x) { x[1ll << 40] = 7; }', "my_miss")
+print(add(x, x).tolist())
+fill(grid=(1, 1, 1), block=(1, 1, 1), args=[x])
+print(x.tolist())
+miss(grid=(1, 1, 1), block=(1, 1, 1), args=[x])
+for _ in range(2):
     try:
-        launch()
+        print(x.tolist())
     except RuntimeError as error:
-        print(error)
-print(x.add(1).tolist())
+        print(str(error).splitlines()[0])
 """
 
 # What a program, and LibTorch for it, ask of cuDNN.
@@ -408,12 +412,14 @@ class Program(unittest.TestCase):
         self.assertNotIn("not offered", run("1", sys.executable, "-c", program).stderr)
 
     @needs_torch
-    def test_cannot_launch_what_nvrtc_compiled(self):
+    def test_runs_what_nvrtc_compiled(self):
         ran = run("1", sys.executable, "-c", COMPILED)
-        added, filled, values = ran.stdout.splitlines()
-        self.assertRegex(added, "the CUDA kernel my_add.* was launched, which simulated GPUs cannot run", ran.stderr)
-        self.assertIn("the CUDA kernel my_fill was launched, which simulated GPUs cannot run", filled)
-        self.assertEqual(values, "[2.0, 2.0, 2.0, 2.0]")  # all works again
+        added, filled, failed, still_failed = ran.stdout.splitlines()
+        self.assertEqual(added, "[0.0, 2.0, 4.0, 6.0]", ran.stderr)
+        self.assertEqual(filled, "[7.0, 1.0, 2.0, 3.0]")
+        for error in failed, still_failed:
+            self.assertRegex(error, "an illegal memory access was encountered.*my_miss")
+        self.assertRegex(ran.stderr, "simulate_gpus: .*my_miss")
 
     @needs_torch
     def test_counts_what_nvrtc_compiled_in_a_dry_run(self):

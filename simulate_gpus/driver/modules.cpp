@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT
+#include "driver/modules.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "runtime/settings.hpp"
+
+using namespace simulate_gpus;
+
+namespace {
+
+CUmodule module_with(std::shared_ptr<ProgramModule> read) {
+  auto* const made = new CUmod_st;
+  made->module = std::move(read);
+  return made;
+}
+
+// The options' values are pointers, or numbers in their place.
+struct Log {
+  char* text = nullptr;
+  std::size_t bytes = 0;
+  void** used = nullptr;  // where the driver tells how much it wrote
+
+  void write(std::string_view message) const {
+    const std::size_t count =
+        text && bytes > 0 ? std::min(message.size(), bytes - 1) : std::size_t{0};
+    if (count > 0 || (text && bytes > 0)) {
+      std::memcpy(text, message.data(), count);
+      text[count] = '\0';
+    }
+    if (used) *used = reinterpret_cast<void*>(static_cast<std::uintptr_t>(count));
+  }
+};
+
+Log find_log(unsigned count, const CUjit_option* options, void** values, CUjit_option buffer,
+             CUjit_option size) {
+  Log log;
+  for (unsigned index = 0; index < count; ++index) {
+    if (options[index] == buffer) log.text = static_cast<char*>(values[index]);
+    if (options[index] == size) {
+      log.bytes = static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(values[index]));
+      log.used = &values[index];
+    }
+  }
+  return log;
+}
+
+}  // namespace
+
+CUmodule simulate_gpus::load_module(const void* image) { return module_with(read_module(image)); }
+
+CUmodule simulate_gpus::load_module_file(const char* name) {
+  std::ifstream file(name, std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  if (!file) throw KernelError(cudaErrorFileNotFound, std::string(name) + " cannot be read");
+  return load_module((bytes + std::string(64, '\0')).data());
+}
+
+CUfunction simulate_gpus::function_of(CUmod_st& module, const std::string& name) {
+  const std::scoped_lock lock(module.mutex);
+  // What cannot run here is refused when it is launched, which a program may never do.
+  const auto is_there = [&] {
+    try {
+      return settings().dry_run || has_kernel(*module.module, name);
+    } catch (const KernelError& error) {
+      if (error.code == cudaErrorNotSupported) return true;
+      throw;
+    }
+  };
+  if (!module.functions.contains(name) && !is_there())
+    throw KernelError(cudaErrorSymbolNotFound, "the module has no kernel " + name.substr(0, 200));
+  return &module.functions.try_emplace(name, module.module, name).first->second;
+}
+
+int simulate_gpus::device_of_thread() {
+  int device = 0;
+  static_cast<void>(cudaGetDevice(&device));
+  return device;
+}
+
+extern "C" {
+
+CUresult cuModuleLoad(CUmodule* module, const char* name) {
+  if (module == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return attempt_in_driver([&] { *module = load_module_file(name); });
+}
+
+CUresult cuModuleLoadData(CUmodule* module, const void* image) {
+  if (module == nullptr || image == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return attempt_in_driver([&] { *module = load_module(image); });
+}
+
+CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned count,
+                            CUjit_option* options, void** values) {
+  const Log errors =
+      find_log(count, options, values, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
+  find_log(count, options, values, CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES)
+      .write("");
+  const CUresult failed = cuModuleLoadData(module, image);
+  const char* text = "";
+  if (failed != CUDA_SUCCESS) static_cast<void>(cuGetErrorString(failed, &text));
+  errors.write(text);
+  return failed;
+}
+
+CUresult cuModuleLoadFatBinary(CUmodule* module, const void* binary) {
+  return cuModuleLoadData(module, binary);
+}
+
+CUresult cuModuleUnload(CUmodule module) {
+  if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  delete module;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
+  if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *mode = CU_MODULE_LAZY_LOADING;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
+  if (function == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return attempt_in_driver([&] { *function = function_of(*module, name); });
+}
+
+CUresult cuModuleGetFunctionCount(unsigned* count, CUmodule module) {
+  if (count == nullptr || module == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return attempt_in_driver(
+      [&] { *count = static_cast<unsigned>(kernels_of(*module->module).size()); });
+}
+
+CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned count, CUmodule module) {
+  if (functions == nullptr || module == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return attempt_in_driver([&] {
+    const std::vector<std::string> names = kernels_of(*module->module);
+    const std::size_t most = std::min(std::size_t{count}, names.size());
+    for (std::size_t index = 0; index < most; ++index)
+      functions[index] = function_of(*module, names[index]);
+  });
+}
+
+CUresult cuModuleGetGlobal(CUdeviceptr* address, std::size_t* bytes, CUmodule module,
+                           const char* name) {
+  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return attempt_in_driver([&] {
+    const ptx::Variable found = variable_of(*module->module, name);
+    if (address) *address = found.address;
+    if (bytes) *bytes = found.bytes;
+  });
+}
+}

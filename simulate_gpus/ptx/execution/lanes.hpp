@@ -1,0 +1,89 @@
+// The registers of a warp. A register of at most 32 bits has 4 bytes for each lane, wider ones have 8 or 16; a predicate
+// is one mask for all lanes. Above the bits of a narrow type anything may stand, so that each use cuts it.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "ptx/execution/halves.hpp"
+
+// The lanes of a register do not depend on each other, which a compiler cannot know: it may use vectors.
+#if defined(__clang__)
+#define SIMULATE_GPUS_PTX_LANES _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define SIMULATE_GPUS_PTX_LANES _Pragma("GCC ivdep")
+#endif
+
+namespace simulate_gpus::ptx {
+
+constexpr int lane_count = 32;
+using Mask = std::uint32_t;
+constexpr Mask all_lanes = ~Mask{0};
+using Slot = std::int32_t;  // where a register is in its warp's file, in bytes
+constexpr Slot no_slot = -1;
+
+struct Wide {  // b128
+  std::uint64_t low = 0, high = 0;
+  bool operator==(const Wide&) const = default;
+};
+
+constexpr std::size_t lane_bytes(std::size_t bits) { return bits <= 32 ? 4 : bits <= 64 ? 8 : 16; }
+
+struct Lanes {
+  std::byte* file = nullptr;
+
+  template <class T>
+  T get(Slot slot, int lane) const {
+    const std::byte* const place =
+        file + slot + static_cast<std::size_t>(lane) * lane_bytes(8 * sizeof(T));
+    if constexpr (sizeof(T) < 4) {
+      std::uint32_t bits;
+      std::memcpy(&bits, place, 4);
+      if constexpr (std::is_integral_v<T>)
+        return static_cast<T>(bits);
+      else
+        return T{static_cast<std::uint16_t>(bits)};
+    } else {
+      T value;
+      std::memcpy(&value, place, sizeof value);
+      return value;
+    }
+  }
+
+  // Narrow integers fill their 4 bytes with their sign, or with zeros.
+  template <class T>
+  void put(Slot slot, int lane, T value) const {
+    std::byte* const place =
+        file + slot + static_cast<std::size_t>(lane) * lane_bytes(8 * sizeof(T));
+    if constexpr (sizeof(T) < 4 && std::is_integral_v<T>) {
+      const auto wide = static_cast<std::int32_t>(value);
+      std::memcpy(place, &wide, 4);
+    } else if constexpr (sizeof(T) < 4) {
+      const std::uint32_t wide = value.bits;
+      std::memcpy(place, &wide, 4);
+    } else {
+      std::memcpy(place, &value, sizeof value);
+    }
+  }
+
+  Mask predicate(Slot slot) const {
+    Mask mask;
+    std::memcpy(&mask, file + slot, sizeof mask);
+    return mask;
+  }
+  // The lanes of `mask` get their bits of `values`.
+  void put_predicate(Slot slot, Mask mask, Mask values) const {
+    const Mask merged = (predicate(slot) & ~mask) | (values & mask);
+    std::memcpy(file + slot, &merged, sizeof merged);
+  }
+};
+
+template <class F>
+inline void each_lane(Mask mask, F&& function) {
+  for (; mask != 0; mask &= mask - 1) function(std::countr_zero(mask));
+}
+
+}  // namespace simulate_gpus::ptx

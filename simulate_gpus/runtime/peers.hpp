@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+namespace simulate_gpus {
+
+/// Whether the program has said that kernels of the device may use the memory of the peer.
+bool reaches(int device, int peer);
+
+}  // namespace simulate_gpus

@@ -68,7 +68,7 @@ bool simulated_cuda_thread_has_context() { return thread_has_context; }
 
 cudaError_t cudaGetDeviceCount(int* count) {
   if (count) *count = 0;
-  SIMULATE_GPUS_ENTER();
+  SIMULATE_GPUS_ENTER_WITHOUT_CONTEXT();
   SIMULATE_GPUS_NEED(cudaErrorInvalidValue, count);
   note_use();
   meet_libtorch();
@@ -77,7 +77,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
 }
 
 cudaError_t cudaGetDevice(int* device) {
-  SIMULATE_GPUS_ENTER();
+  SIMULATE_GPUS_ENTER_WITHOUT_CONTEXT();
   SIMULATE_GPUS_NEED(cudaErrorInvalidValue, device);
   meet_allocator();
   *device = current;
@@ -85,7 +85,7 @@ cudaError_t cudaGetDevice(int* device) {
 }
 
 cudaError_t cudaSetDevice(int device) {
-  SIMULATE_GPUS_ENTER();
+  SIMULATE_GPUS_ENTER_WITHOUT_CONTEXT();
   if (!exists(device)) return fail(cudaErrorInvalidDevice);
   current = device;
   make_context(device);
@@ -124,7 +124,7 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
-  SIMULATE_GPUS_ENTER();
+  SIMULATE_GPUS_ENTER_WITHOUT_CONTEXT();
   if (!exists(device)) return fail(cudaErrorInvalidDevice);
   SIMULATE_GPUS_NEED(cudaErrorInvalidValue, properties);
   *properties = properties_of(card_of(device));
@@ -132,7 +132,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
 }
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
-  SIMULATE_GPUS_ENTER();
+  SIMULATE_GPUS_ENTER_WITHOUT_CONTEXT();
   if (!exists(device)) return fail(cudaErrorInvalidDevice);
   const auto found = attribute_of(card_of(device), attribute);
   if (value == nullptr || !found) return fail(cudaErrorInvalidValue);
@@ -141,7 +141,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
 }
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
-  SIMULATE_GPUS_ENTER();
+  SIMULATE_GPUS_ENTER_WITHOUT_CONTEXT();
   if (least) *least = k_least_priority;
   if (greatest) *greatest = k_greatest_priority;
   return cudaSuccess;

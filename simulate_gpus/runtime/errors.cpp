@@ -45,7 +45,6 @@ cudaError_t fail_with_refusal(const Refusal& refused) {
 
 std::atomic<bool> forked = false;
 std::atomic<bool> has_lost_device = false;
-std::atomic<bool> is_refusing = false;  // one of both
 std::atomic<bool> used = false;
 
 }  // namespace
@@ -72,14 +71,18 @@ cudaError_t not_ready() {
 }
 
 cudaError_t enter(const char* function) {
-  if (is_refusing) {
-    if (forked) return cudaErrorInitializationError;
-    if (const cudaError_t lost = error_of_lost_device()) return lost;
-  }
+  if (forked) return cudaErrorInitializationError;
   return ask(&Tool::fault, function);
 }
 
+cudaError_t refuse_lost() { return has_lost_device ? error_of_lost_device() : cudaSuccess; }
+
 cudaError_t enter_with_devices(const char* function) {
+  if (const cudaError_t lost = refuse_lost()) return lost;
+  return enter_without_context(function);
+}
+
+cudaError_t enter_without_context(const char* function) {
   if (const cudaError_t refused = enter(function)) return refused;
   if (settings().driver_version < CUDART_VERSION) return cudaErrorInsufficientDriver;
   return settings().visible.empty() ? cudaErrorNoDevice : cudaSuccess;
@@ -104,10 +107,10 @@ bool is_forked() { return forked; }
 
 void note_use() {
   if (used.exchange(true)) return;
-  pthread_atfork(nullptr, nullptr, [] { forked = is_refusing = true; });
+  pthread_atfork(nullptr, nullptr, [] { forked = true; });
 }
 
-void note_lost_device() { has_lost_device = is_refusing = true; }
+void note_lost_device() { has_lost_device = true; }
 
 }  // namespace simulate_gpus
 

@@ -19,12 +19,18 @@ cudaError_t fail(cudaError_t code, const std::string& detail = {});
 cudaError_t not_ready();
 
 /// Success, unless the program asked for a fault of this call, or the process was forked by one
-/// that used a GPU, or a kernel has failed on the current device (lost_devices.hpp). To be called first, with the function's own name.
+/// that used a GPU. To be called first, with the function's own name.
 cudaError_t enter(const char* function);
 
 /// The same, and fails where the driver is too old or no device is visible, as nearly every function
 /// of CUDA does.
+cudaError_t enter_without_context(const char* function);
+
+/// The same, and fails where a kernel has failed on the current device (lost_devices.hpp), as all do that use a context.
 cudaError_t enter_with_devices(const char* function);
+
+/// The error of that kernel; success if there was none.
+cudaError_t refuse_lost();
 
 /// Refuses a launch. LibTorch does not check the error of every launch; the next operation, copy or
 /// synchronization returns an unchecked one, so that no value is read that was not computed.
@@ -49,6 +55,11 @@ bool is_forked();
 #define SIMULATE_GPUS_ENTER()                                                                \
   const simulate_gpus::Call told_call(__func__);                                             \
   if (const cudaError_t refused = simulate_gpus::enter_with_devices(__func__); refused != 0) \
+  return simulate_gpus::fail(refused)
+
+/// How those begin that need no context: guards of LibTorch call them while an error is thrown.
+#define SIMULATE_GPUS_ENTER_WITHOUT_CONTEXT()                                                   \
+  if (const cudaError_t refused = simulate_gpus::enter_without_context(__func__); refused != 0) \
   return simulate_gpus::fail(refused)
 
 /// How those begin that need no driver and no device.

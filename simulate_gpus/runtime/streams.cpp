@@ -169,6 +169,7 @@ cudaError_t simulate_gpus::begin_operation(cudaStream_t handle) {
   if (const cudaError_t refused = refuse_in_rehearsal()) return refused;
   const Call call("cudaLaunchKernel");
   if (const cudaError_t refused = enter("cudaLaunchKernel")) return fail(refused);
+  if (const cudaError_t refused = refuse_lost()) return fail(refused);
   if (const cudaError_t refused = unreported_refusal()) return refused;
   CUstream_st& stream = stream_of(handle);
   make_context(stream.device);

@@ -5,5 +5,6 @@ foreach(program test golden)
   target_link_libraries(simulate_gpus_ptx_${program} PRIVATE
     simulate_gpus_ptx simulate_gpus_warnings GTest::gtest_main)
 endforeach()
+target_sources(simulate_gpus_ptx_test PRIVATE ptx_faults_test.cpp ptx_random_test.cpp)
 simulate_gpus_test(ptx $<TARGET_FILE:simulate_gpus_ptx_test>)
 simulate_gpus_test(ptx.golden ${python} ${CMAKE_CURRENT_SOURCE_DIR}/ptx_golden.py $<TARGET_FILE:simulate_gpus_ptx_golden>)

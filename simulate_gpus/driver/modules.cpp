@@ -5,11 +5,16 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <mutex>
+#include <set>
 #include <span>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runtime/settings.hpp"
@@ -54,7 +59,21 @@ Log find_log(unsigned count, const CUjit_option* options, void** values, CUjit_o
   return log;
 }
 
+// The first time in the process.
+void say(const std::string& refusal) {
+  static auto* const said =
+      new std::pair<std::mutex, std::set<std::string>>;  // outlives its callers
+  const std::scoped_lock lock(said->first);
+  if (said->second.insert(refusal).second)
+    std::fprintf(stderr, "simulate_gpus: a kernel of the program: %s\n", refusal.c_str());
+}
+
 }  // namespace
+
+CUresult simulate_gpus::refused_as(const KernelError& error) {
+  if (error.code == cudaErrorNotSupported) say(error.what());
+  return static_cast<CUresult>(refuse_in_driver(error.code, error.what()));
+}
 
 CUmodule simulate_gpus::load_module(const void* image) { return module_with(read_module(image)); }
 

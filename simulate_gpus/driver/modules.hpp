@@ -22,10 +22,9 @@ struct CUmod_st {
 
 namespace simulate_gpus {
 
-/// What the runtime has refused, as the driver's error.
-inline CUresult refused_as(const KernelError& error) {
-  return static_cast<CUresult>(refuse_in_driver(error.code, error.what()));
-}
+/// What the runtime has refused, as the driver's error. What simulated GPUs do not offer is said on stderr too, once: few
+/// programs ask for the text of an error.
+CUresult refused_as(const KernelError& error);
 
 template <class Action>
 CUresult attempt_in_driver(const Action& action) {

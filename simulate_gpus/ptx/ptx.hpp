@@ -18,7 +18,7 @@
 #include <vector>
 
 namespace simulate_gpus {
-namespace [[gnu::visibility("default")]] ptx {
+namespace ptx {  // seen by whoever opens the library
 
 // What becomes of an error in CUDA, by the name that cudaError_t has for it.
 enum class Kind {
@@ -125,7 +125,7 @@ class Module {
 // The PTX of one module. Its variables are allocated and filled at once, and released with it.
 std::shared_ptr<Module> load(std::string_view text, const Host& host);
 
-}  // namespace gnu::visibility("default")]]ptx
+}  // namespace ptx
 }  // namespace simulate_gpus
 
 // The same for whoever opens the library: the caller owns the module. Throws: Error.

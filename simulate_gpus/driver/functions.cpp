@@ -45,12 +45,19 @@ cudaFuncAttributes attributes_without_reading() {
   return attributes;
 }
 
+void check_device(int device) {
+  int count = 0;
+  static_cast<void>(cudaGetDeviceCount(&count));
+  if (device < 0 || device >= count) throw KernelError(cudaErrorInvalidDevice);
+}
+
 CUresult get_attribute(int* value, CUfunction_attribute attribute, CUfunction function,
                        int device) {
   if (value == nullptr || attribute < 0 || attribute >= CU_FUNC_ATTRIBUTE_MAX)
     return CUDA_ERROR_INVALID_VALUE;
   if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   return attempt_in_driver([&] {
+    check_device(device);
     *value = value_of(attribute, settings().dry_run ? attributes_without_reading()
                                                     : attributes_of(*function, device));
   });
@@ -59,7 +66,10 @@ CUresult get_attribute(int* value, CUfunction_attribute attribute, CUfunction fu
 CUresult set_attribute(CUfunction function, CUfunction_attribute attribute, int value, int device) {
   if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (settings().dry_run) return CUDA_SUCCESS;
-  return attempt_in_driver([&] { set_kernel_attribute(*function, attribute, value, device); });
+  return attempt_in_driver([&] {
+    check_device(device);
+    set_kernel_attribute(*function, attribute, value, device);
+  });
 }
 
 }  // namespace

@@ -3,6 +3,9 @@
 // Launches of kernels that a program compiles or loads itself.
 #include <cuda.h>
 
+#include <cstring>
+#include <exception>
+#include <new>
 #include <span>
 #include <string>
 
@@ -23,16 +26,21 @@ CUresult launch(const char* called, CUfunction function, KernelLaunch wanted, vo
     if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE)
       wanted.buffer_bytes = *static_cast<const std::size_t*>(extra[1]);
   }
-  try {
-    launch_kernel(*function, wanted);
-    forget_refusal();
-    return CUDA_SUCCESS;
-  } catch (const KernelError& error) {
-    if (error.code != cudaErrorNotSupported) return refused_as(error);
-    return static_cast<CUresult>(refuse_in_driver(
-        error.code, "the CUDA kernel " + function->name.substr(0, 150) +
-                        " was launched, which simulated GPUs cannot run: " + error.what()));
-  }
+  return attempt_in_driver(
+      [&] {
+        if (function->device && *function->device != device_of_thread())
+          throw KernelError(cudaErrorInvalidResourceHandle,
+                            "the kernel's module was loaded on another GPU");
+        try {
+          launch_kernel(*function, wanted);
+        } catch (const KernelError& error) {
+          if (error.code != cudaErrorNotSupported) throw;
+          throw KernelError(error.code,
+                            "the CUDA kernel " + function->name.substr(0, 150) +
+                                " was launched, which simulated GPUs cannot run: " + error.what());
+        }
+      },
+      called);
 }
 
 }  // namespace
@@ -60,14 +68,14 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, voi
                       .stream = config->hStream,
                       .arguments = arguments};
   for (const CUlaunchAttribute& each : std::span(config->attrs, config->numAttrs)) {
-    const auto& cluster = each.value.clusterDim;
     if (each.id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
       wanted.is_cooperative = each.value.cooperative != 0;
-    if (each.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION && !settings().dry_run &&
-        cluster.x * cluster.y * cluster.z > 1)
-      return static_cast<CUresult>(
-          refuse_in_driver(CUDA_ERROR_NOT_SUPPORTED,
-                           "a launch in clusters of blocks is not offered by simulated GPUs"));
+    if (settings().dry_run) continue;
+    cudaLaunchAttribute attribute{};  // which is the same
+    static_assert(sizeof attribute == sizeof each);
+    std::memcpy(&attribute, &each, sizeof each);
+    if (const std::string reason = refusal_of(attribute); !reason.empty())
+      return refused_as(KernelError(cudaErrorNotSupported, reason));
   }
   return launch(__func__, function, wanted, extra);
 }

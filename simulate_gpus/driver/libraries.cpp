@@ -21,6 +21,7 @@ CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* o
   if (library == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUmodule module = nullptr;
   const CUresult failed = cuModuleLoadDataEx(&module, code, count, options, values);
+  if (module != nullptr) module->device.reset();
   *library = reinterpret_cast<CUlibrary>(module);
   return failed;
 }
@@ -30,6 +31,7 @@ CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* name, CUjit_optio
   if (library == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUmodule module = nullptr;
   const CUresult failed = cuModuleLoad(&module, name);
+  if (module != nullptr) module->device.reset();
   *library = reinterpret_cast<CUlibrary>(module);
   return failed;
 }

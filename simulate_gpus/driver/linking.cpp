@@ -3,8 +3,6 @@
 // Programs that link PTX themselves: what cuLinkComplete gives is PTX again.
 #include <cuda.h>
 
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -49,10 +47,10 @@ CUresult cuLinkAddData(CUlinkState state, CUjitInputType type, void* data, std::
 CUresult cuLinkAddFile(CUlinkState state, CUjitInputType type, const char* name, unsigned,
                        CUjit_option*, void**) {
   if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  std::ifstream file(name, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (!file) return CUDA_ERROR_FILE_NOT_FOUND;
-  return add_text(state, type, std::move(text));
+  CUresult added = CUDA_SUCCESS;
+  const CUresult failed =
+      attempt_in_driver([&] { added = add_text(state, type, bytes_of_file(name)); });
+  return failed != CUDA_SUCCESS ? failed : added;
 }
 
 CUresult cuLinkComplete(CUlinkState state, void** image, std::size_t* bytes) {

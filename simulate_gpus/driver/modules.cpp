@@ -77,11 +77,21 @@ CUresult simulate_gpus::refused_as(const KernelError& error) {
 
 CUmodule simulate_gpus::load_module(const void* image) { return module_with(read_module(image)); }
 
-CUmodule simulate_gpus::load_module_file(const char* name) {
+std::string simulate_gpus::bytes_of_file(const char* name) {
   std::ifstream file(name, std::ios::binary);
-  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  std::string bytes;
+  try {
+    bytes.assign(std::istreambuf_iterator<char>(file), {});
+  } catch (const std::ios::failure&) {  // a folder
+    file.setstate(std::ios::failbit);
+  }
   if (!file) throw KernelError(cudaErrorFileNotFound, std::string(name) + " cannot be read");
-  return load_module((bytes + std::string(64, '\0')).data());
+  return bytes;
+}
+
+CUmodule simulate_gpus::load_module_file(const char* name) {
+  const std::string bytes = bytes_of_file(name);  // ends with a zero
+  return module_with(read_module(bytes.c_str(), bytes.size()));
 }
 
 CUfunction simulate_gpus::function_of(CUmod_st& module, const std::string& name) {
@@ -97,7 +107,9 @@ CUfunction simulate_gpus::function_of(CUmod_st& module, const std::string& name)
   };
   if (!module.functions.contains(name) && !is_there())
     throw KernelError(cudaErrorSymbolNotFound, "the module has no kernel " + name.substr(0, 200));
-  return &module.functions.try_emplace(name, module.module, name).first->second;
+  CUfunc_st& function = module.functions.try_emplace(name, module.module, name).first->second;
+  function.device = module.device;
+  return &function;
 }
 
 int simulate_gpus::device_of_thread() {
@@ -110,12 +122,18 @@ extern "C" {
 
 CUresult cuModuleLoad(CUmodule* module, const char* name) {
   if (module == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return attempt_in_driver([&] { *module = load_module_file(name); });
+  return attempt_in_driver([&] {
+    *module = load_module_file(name);
+    (*module)->device = device_of_thread();
+  });
 }
 
 CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   if (module == nullptr || image == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return attempt_in_driver([&] { *module = load_module(image); });
+  return attempt_in_driver([&] {
+    *module = load_module(image);
+    (*module)->device = device_of_thread();
+  });
 }
 
 CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned count,
@@ -137,6 +155,7 @@ CUresult cuModuleLoadFatBinary(CUmodule* module, const void* binary) {
 
 CUresult cuModuleUnload(CUmodule module) {
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  finish_all_work();  // which may use the module's variables
   delete module;
   return CUDA_SUCCESS;
 }
@@ -174,7 +193,8 @@ CUresult cuModuleGetGlobal(CUdeviceptr* address, std::size_t* bytes, CUmodule mo
   if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   return attempt_in_driver([&] {
-    const ptx::Variable found = variable_of(*module->module, name);
+    const ptx::Variable found =
+        variable_of(*module->module, name, module->device.value_or(device_of_thread()));
     if (address) *address = found.address;
     if (bytes) *bytes = found.bytes;
   });

@@ -4,10 +4,12 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
-#include <cstdint>
-#include <vector>
+#include <cstddef>
 
 #include "driver/refusal.hpp"
+#include "runtime/interface.hpp"
+
+using namespace simulate_gpus;
 
 namespace {
 
@@ -19,18 +21,6 @@ CUresult code_of_driver(cudaError_t code) {
 void* pointer_of(CUdeviceptr address) {
   // NOLINTNEXTLINE(performance-no-int-to-ptr): the driver's addresses are integers
   return reinterpret_cast<void*>(address);
-}
-
-// cudaMemset takes bytes alone, so these values are copied from the host.
-template <class Value>
-CUresult set_values(CUdeviceptr address, Value value, std::size_t count, CUstream stream,
-                    bool waits) {
-  const std::vector<Value> values(count, value);
-  const std::size_t bytes = count * sizeof(Value);
-  return code_of_driver(
-      waits
-          ? cudaMemcpy(pointer_of(address), values.data(), bytes, cudaMemcpyDefault)
-          : cudaMemcpyAsync(pointer_of(address), values.data(), bytes, cudaMemcpyDefault, stream));
 }
 
 }  // namespace
@@ -56,20 +46,20 @@ CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUst
 }
 
 CUresult cuMemsetD16(CUdeviceptr address, unsigned short value, std::size_t count) {
-  return set_values(address, value, count, nullptr, true);
+  return code_of_driver(set_values(pointer_of(address), value, 2, count, nullptr, true));
 }
 
 CUresult cuMemsetD16Async(CUdeviceptr address, unsigned short value, std::size_t count,
                           CUstream stream) {
-  return set_values(address, value, count, stream, false);
+  return code_of_driver(set_values(pointer_of(address), value, 2, count, stream, false));
 }
 
 CUresult cuMemsetD32(CUdeviceptr address, unsigned value, std::size_t count) {
-  return set_values(address, value, count, nullptr, true);
+  return code_of_driver(set_values(pointer_of(address), value, 4, count, nullptr, true));
 }
 
 CUresult cuMemsetD32Async(CUdeviceptr address, unsigned value, std::size_t count, CUstream stream) {
-  return set_values(address, value, count, stream, false);
+  return code_of_driver(set_values(pointer_of(address), value, 4, count, stream, false));
 }
 
 CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* data) {

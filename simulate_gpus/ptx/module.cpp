@@ -1,5 +1,6 @@
 // A module: its text, its variables in device memory, and its kernels, lowered once each.
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -117,9 +118,15 @@ class LoadedModule final : public Module {
     std::map<std::string, std::size_t> offsets;
     for (const auto& [name, variable] : source_.variables) {
       if (!is_in_device_memory(variable) || variable.space != space) continue;
-      const std::size_t alignment =
-          std::max(variable.alignment,
-                   std::min(variable_alignment, std::max<std::size_t>(variable.bytes, 1)));
+      const std::size_t usual =
+          space == Space::constant
+              ? 1
+              : std::min(variable_alignment,
+                         std::bit_ceil(std::max<std::size_t>(variable.bytes, 1)));
+      const std::size_t alignment = std::max(variable.alignment, usual);
+      if (alignment > variable_alignment)
+        throw Error(Kind::not_offered, "the variable " + name.substr(0, 100) + " is aligned to " +
+                                           std::to_string(alignment) + " bytes; 256 are offered");
       bytes = (bytes + alignment - 1) / alignment * alignment;
       offsets[name] = bytes;
       bytes += std::max<std::size_t>(variable.bytes, 1);

@@ -99,6 +99,7 @@ struct Launch {
   std::size_t dynamic_shared_bytes = 0;
   std::vector<std::byte> parameters = {};
   bool cooperative = false;  // all blocks are alive at once, and may wait for each other
+  std::uint32_t multiprocessors = 132;
   std::uint32_t threads =
       0;  // of the host; 0: as many as it has; 1: blocks in order, and so are float atomics
   // Instructions of a block that only repeats itself while nothing else writes: after so many it ends by a timeout.

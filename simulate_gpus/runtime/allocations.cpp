@@ -7,7 +7,9 @@
 #include "device_memory.hpp"
 #include "devices.hpp"
 #include "errors.hpp"
+#include "peers.hpp"
 #include "pinned_memory.hpp"
+#include "program_module.hpp"
 #include "settings.hpp"
 #include "streams.hpp"
 #include "tool.hpp"
@@ -61,6 +63,8 @@ cudaError_t cudaDeviceReset() {
   const int device = current_device();
   if (const cudaError_t refused = refuse_device_wait(device)) return refused;
   finish_all();
+  forget_modules(device);
+  forget_peers(device);
   release_all(device);
   tell(&Tool::allocates, device);
   end_context(device);

@@ -57,6 +57,17 @@ inline namespace interface {  // what the library exports
 /// process says so on stderr too, as few programs look at all their errors.
 [[nodiscard]] std::string not_offered(const std::string& function);
 
+/// How a function begins that is not the runtime's: fails after a fork, without a device, after a kernel's fault, and
+/// where the program asked for a fault.
+[[nodiscard]] cudaError_t enter_call(const char* function);
+
+/// A memory set of `count` values of `size` bytes, 2 or 4, which the driver has and the runtime lacks.
+[[nodiscard]] cudaError_t set_values(void* address, unsigned value, std::size_t size,
+                                     std::size_t count, cudaStream_t stream, bool waits);
+
+/// Does all work of all streams, as cudaFree does.
+void finish_all_work();
+
 /// The call of a function that is not the runtime's, told to tools from its beginning to its end.
 class ToldCall {
  public:

@@ -2,6 +2,7 @@
 //
 // Launches of the program's kernels: checked as CUDA does, then queued in their stream as any work.
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <string>
 #include <vector>
@@ -93,6 +94,10 @@ void run(const KernelJob& job, std::vector<ptx::Touched>* touched = nullptr) {
     const std::string text = with_readable_name(error.what(), job);
     lose_device(job.device, code, text);
     throw WorkFailure(code, text);
+  } catch (const std::exception& error) {  // the host has no memory left, say
+    const std::string text = "the kernel " + job.name + " could not be simulated: " + error.what();
+    lose_device(job.device, cudaErrorLaunchFailure, text);
+    throw WorkFailure(cudaErrorLaunchFailure, text);
   }
 }
 
@@ -137,7 +142,8 @@ void simulate_gpus::launch_kernel(CUfunc_st& kernel, const KernelLaunch& launch)
     return;
   }
   if (stream.device != current_device()) throw KernelError(cudaErrorInvalidResourceHandle);
-  if (const cudaError_t refused = unreported_refusal()) throw KernelError(refused);
+  if (const cudaError_t refused = unreported_refusal())
+    throw KernelError(refused, "another kernel was refused before, which nobody looked at");
   try {
     auto module = kernel.module->on(stream.device);
     const ptx::Attributes& attributes = ptx_attributes_of(kernel, stream.device);
@@ -152,7 +158,8 @@ void simulate_gpus::launch_kernel(CUfunc_st& kernel, const KernelLaunch& launch)
                    .block = dimensions(launch.block),
                    .dynamic_shared_bytes = launch.shared_bytes,
                    .parameters = parameters_of(launch, attributes),
-                   .cooperative = launch.is_cooperative},
+                   .cooperative = launch.is_cooperative,
+                   .multiprocessors = static_cast<std::uint32_t>(settings().gpu.multiprocessors)},
                   name});
     make_context(stream.device);
     tell_given(stream, {.kind = Kind::operation, .name = name, .size = size});
@@ -161,3 +168,7 @@ void simulate_gpus::launch_kernel(CUfunc_st& kernel, const KernelLaunch& launch)
     throw error_of(error);
   }
 }
+
+cudaError_t simulate_gpus::enter_call(const char* function) { return enter_with_devices(function); }
+
+void simulate_gpus::finish_all_work() { finish_all(); }

@@ -7,8 +7,11 @@
 
 #include <cuda_runtime_api.h>
 
+#include <exception>
+#include <new>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "errors.hpp"
 #include "program_kernel.hpp"
@@ -55,6 +58,10 @@ cudaError_t launch(const void* function, const KernelLaunch& wanted) {
     if (error.code == cudaErrorSymbolNotFound)
       return fail(cudaErrorInvalidDeviceFunction, error.what());
     return fail(error.code, error.what());
+  } catch (const std::bad_alloc&) {
+    return fail(cudaErrorMemoryAllocation);
+  } catch (const std::exception& error) {
+    return fail(cudaErrorUnknown, error.what());
   }
 }
 
@@ -72,7 +79,8 @@ struct CallConfiguration {
   std::size_t shared_bytes;
   cudaStream_t stream;
 };
-thread_local CallConfiguration configuration;
+// A stack: the arguments of a launch may launch.
+thread_local std::vector<CallConfiguration> configurations;
 
 }  // namespace
 
@@ -81,16 +89,19 @@ extern "C" {
 
 unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, std::size_t shared_bytes,
                                      cudaStream_t stream) {
-  configuration = {grid, block, shared_bytes, stream};
+  configurations.push_back({grid, block, shared_bytes, stream});
   return 0;
 }
 
 cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, std::size_t* shared_bytes,
                                        void* stream) {
-  *grid = configuration.grid;
-  *block = configuration.block;
-  *shared_bytes = configuration.shared_bytes;
-  *static_cast<cudaStream_t*>(stream) = configuration.stream;
+  if (configurations.empty()) return fail(cudaErrorMissingConfiguration);
+  const CallConfiguration& last = configurations.back();
+  *grid = last.grid;
+  *block = last.block;
+  *shared_bytes = last.shared_bytes;
+  *static_cast<cudaStream_t*>(stream) = last.stream;
+  configurations.pop_back();
   return cudaSuccess;
 }
 
@@ -114,12 +125,12 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* fu
   KernelLaunch wanted = launch_of(config->gridDim, config->blockDim, arguments,
                                   config->dynamicSmemBytes, config->stream);
   for (const cudaLaunchAttribute& each : std::span(config->attrs, config->numAttrs)) {
-    const auto& cluster = each.val.clusterDim;
     if (each.id == cudaLaunchAttributeCooperative)
       wanted.is_cooperative = each.val.cooperative != 0;
-    if (each.id == cudaLaunchAttributeClusterDimension && !settings().dry_run &&
-        cluster.x * cluster.y * cluster.z > 1 && kernel_of(function) != nullptr)
-      return refuse_launch(kernel_name(function), ": it is launched in clusters of blocks");
+    if (settings().dry_run || kernel_of(function) == nullptr)
+      continue;  // LibTorch's are refused anyway
+    if (const std::string reason = refusal_of(each); !reason.empty())
+      return refuse_launch(kernel_name(function), ": " + reason);
   }
   return launch(function, wanted);
 }

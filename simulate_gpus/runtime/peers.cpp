@@ -25,6 +25,10 @@ std::atomic<bool>& is_enabled(int device, int peer) {
 
 bool reaches(int device, int peer) { return is_enabled(device, peer); }
 
+void forget_peers(int device) {
+  for (int peer = 0; peer < k_most_gpus; ++peer) is_enabled(device, peer) = false;
+}
+
 }  // namespace simulate_gpus
 
 using namespace simulate_gpus;

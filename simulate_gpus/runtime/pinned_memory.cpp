@@ -30,6 +30,7 @@ struct PinnedRange {
 constexpr std::size_t k_pinned_page = 4096;
 
 void* allocate_pages(std::size_t bytes) {
+  if (bytes > SIZE_MAX - k_pinned_page) return nullptr;
   return std::aligned_alloc(k_pinned_page,
                             (bytes + k_pinned_page - 1) / k_pinned_page * k_pinned_page);
 }

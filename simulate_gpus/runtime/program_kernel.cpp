@@ -33,6 +33,9 @@ int most_shared_bytes() { return limits_of(settings().gpu).shared_kibibytes_of_b
 const ptx::Attributes& ptx_attributes_of(CUfunc_st& kernel, int device) try {
   const std::scoped_lock lock(kernel.mutex);
   if (!kernel.attributes) kernel.attributes = kernel.module->on(device)->attributes(kernel.name);
+  if (kernel.attributes->static_shared_bytes > k_shared_bytes_of_all)
+    throw KernelError(cudaErrorInvalidPtx, "the kernel " + kernel.name.substr(0, 150) +
+                                               " has more than 48 KiB of static shared memory");
   return *kernel.attributes;
 } catch (const ptx::Error& error) {
   throw error_of(error);
@@ -91,6 +94,29 @@ void simulate_gpus::set_kernel_attribute(CUfunc_st& kernel, int attribute, int v
       return;
     default:
       throw KernelError(cudaErrorInvalidValue);
+  }
+}
+
+std::string simulate_gpus::refusal_of(const cudaLaunchAttribute& attribute) {
+  switch (attribute.id) {
+    case cudaLaunchAttributeClusterDimension: {
+      const auto& [x, y, z] = attribute.val.clusterDim;
+      return x > 1 || y > 1 || z > 1 ? "it is launched in clusters of blocks" : "";
+    }
+    case cudaLaunchAttributeIgnore:
+    case cudaLaunchAttributeAccessPolicyWindow:
+    case cudaLaunchAttributeCooperative:
+    case cudaLaunchAttributeSynchronizationPolicy:
+    case cudaLaunchAttributeClusterSchedulingPolicyPreference:
+    case cudaLaunchAttributeProgrammaticStreamSerialization:
+    case cudaLaunchAttributePriority:
+    case cudaLaunchAttributeMemSyncDomainMap:
+    case cudaLaunchAttributeMemSyncDomain:
+    case cudaLaunchAttributePreferredSharedMemoryCarveout:
+      return "";  // they change nothing but times
+    default:
+      return "its launch has the attribute " + std::to_string(attribute.id) +
+             ", which simulated GPUs do not offer";
   }
 }
 

@@ -20,8 +20,9 @@ struct CUfunc_st {
       : module(std::move(its_module)), name(std::move(its_name)) {}
 
   std::shared_ptr<simulate_gpus::ProgramModule> module;
-  std::string name;  // as in the PTX
-  std::mutex mutex;  // of the attributes, which are the same on all devices
+  std::string name;                // as in the PTX
+  std::optional<int> device = {};  // where alone it may be launched
+  std::mutex mutex;                // of the attributes, which are the same on all devices
   std::optional<simulate_gpus::ptx::Attributes> attributes;
   // Of each device, what the program has allowed itself, plus one; 0 is what every kernel may have.
   std::array<std::atomic<int>, simulate_gpus::k_most_gpus> allowed_shared_bytes{};
@@ -54,6 +55,9 @@ void set_kernel_attribute(CUfunc_st& kernel, int attribute, int value, int devic
                                int device);
 
 void launch_kernel(CUfunc_st& kernel, const KernelLaunch& launch);
+
+/// Why a launch with this attribute is refused, which the driver has under the same number; empty if it is not.
+[[nodiscard]] std::string refusal_of(const cudaLaunchAttribute& attribute);
 
 }  // namespace interface
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <mutex>
+#include <set>
 #include <utility>
 
 #include "devices.hpp"
@@ -43,12 +45,22 @@ bool is_for_card(const std::string& text) {
           "arch=compute_75,code=compute_75, or code=[sm_90,compute_90] in place of code=sm_90");
 }
 
-bool begins_with_magic(const void* image, std::string_view magic) {
-  return std::memcmp(image, magic.data(), magic.size()) == 0;
+bool begins_with_magic(const void* image, std::size_t most, std::string_view magic) {
+  return most >= magic.size() && std::memcmp(image, magic.data(), magic.size()) == 0;
 }
 
 constexpr std::string_view k_elf = "\177ELF", k_binary = "\x50\xED\x55\xBA",
                            k_wrapper = "\xB1\x43\x62\x46";
+
+struct Modules {
+  std::mutex mutex;
+  std::set<ProgramModule*> alive;
+};
+Modules& all_modules() {
+  static auto* const modules =
+      new Modules;  // never destroyed: modules end at the very end of a process
+  return *modules;
+}
 
 std::shared_ptr<ProgramModule> module_of_text(std::string text) {
   auto module = std::make_shared<ProgramModule>([text = std::move(text)] { return text; });
@@ -71,7 +83,29 @@ std::string choose_ptx(const std::vector<CodeImage>& images) {
   refuse_images(images);
 }
 
+ProgramModule::ProgramModule(std::function<std::string()> find, bool is_managed)
+    : find_(std::move(find)), is_managed_(is_managed) {
+  const std::scoped_lock lock(all_modules().mutex);
+  all_modules().alive.insert(this);
+}
+
+ProgramModule::~ProgramModule() {
+  const std::scoped_lock lock(all_modules().mutex);
+  all_modules().alive.erase(this);
+}
+
+void ProgramModule::forget(int device) {
+  const std::scoped_lock lock(mutex_);
+  loaded_[static_cast<std::size_t>(device)].reset();
+}
+
+void forget_modules(int device) {
+  const std::scoped_lock lock(all_modules().mutex);
+  for (ProgramModule* const module : all_modules().alive) module->forget(device);
+}
+
 std::shared_ptr<ptx::Module> ProgramModule::on(int device) {
+  if (!exists(device)) throw KernelError(cudaErrorInvalidDevice);
   const std::scoped_lock lock(mutex_);
   auto& loaded = loaded_[static_cast<std::size_t>(device)];
   if (loaded) return loaded;
@@ -90,20 +124,22 @@ std::shared_ptr<ptx::Module> ProgramModule::on(int device) {
 
 using namespace simulate_gpus;
 
-std::shared_ptr<ProgramModule> simulate_gpus::read_module(const void* image) {
-  if (begins_with_magic(image, k_elf))
+std::shared_ptr<ProgramModule> simulate_gpus::read_module(const void* image, std::size_t most) {
+  const bool is_file = most != std::numeric_limits<std::size_t>::max();
+  if (begins_with_magic(image, most, k_elf))
     return std::make_shared<ProgramModule>([]() -> std::string {
       throw KernelError(cudaErrorNotSupported,
                         "it was loaded as machine code, and simulated GPUs run PTX alone: load the "
                         "PTX, or a fat binary that has it (nvcc -fatbin)");
     });
   const void* binary = image;
-  if (begins_with_magic(image, k_wrapper)) {
+  if (!is_file && begins_with_magic(image, most, k_wrapper)) {
     const auto binaries = fat_binaries_of(image);
     binary = binaries.empty() ? nullptr : binaries.front();
   }
-  if (binary != nullptr && begins_with_magic(binary, k_binary)) {
-    const auto images = read_fat_binary(binary, std::numeric_limits<std::uint32_t>::max());
+  if (binary != nullptr && begins_with_magic(binary, most, k_binary)) {
+    const auto images = read_fat_binary(
+        binary, std::min(most, std::size_t{std::numeric_limits<std::uint32_t>::max()}));
     if (!images) throw KernelError(cudaErrorInvalidKernelImage, "the fat binary is damaged");
     std::string text;
     try {  // now: the program may free the image
@@ -121,6 +157,10 @@ std::shared_ptr<ProgramModule> simulate_gpus::read_module(const void* image) {
   if (!is_text)
     throw KernelError(cudaErrorInvalidKernelImage,
                       "the module is neither PTX nor a fat binary nor machine code");
+  if (!is_for_card(text))
+    throw KernelError(cudaErrorNoKernelImageForDevice,
+                      "the PTX is for newer cards than this one, which is sm_" +
+                          std::to_string(card_capability()));
   return module_of_text(text);
 }
 
@@ -130,8 +170,9 @@ std::string simulate_gpus::linked_text(const std::vector<std::string>& texts) {
   return text;
 }
 
-ptx::Variable simulate_gpus::variable_of(ProgramModule& module, const std::string& name) try {
-  return module.on(current_device())->variable(name);
+ptx::Variable simulate_gpus::variable_of(ProgramModule& module, const std::string& name,
+                                         int device) try {
+  return module.on(device)->variable(name);
 } catch (const ptx::Error& error) {
   throw error_of(error);
 }

@@ -111,8 +111,9 @@ std::vector<Item> items_of(std::string_view text) {
     if (c == '\n' && depth == 0 && !is_blank) {
       // Directives end with their line.
       const auto words = words_of(item.text);
-      if (words.front() == ".version" || words.front() == ".target" ||
-          words.front() == ".address_size" || words.front() == ".file" || words.front() == ".loc") {
+      if (!words.empty() && (words.front() == ".version" || words.front() == ".target" ||
+                             words.front() == ".address_size" || words.front() == ".file" ||
+                             words.front() == ".loc")) {
         finish();
         continue;
       }

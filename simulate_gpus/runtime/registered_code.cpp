@@ -70,7 +70,8 @@ bool is_libtorchs(const void* wrapper) {
   Dl_info place{};
   if (dladdr(wrapper, &place) == 0 || place.dli_fname == nullptr) return false;
   const std::string file = std::filesystem::path(place.dli_fname).filename();
-  return file.starts_with("libtorch") || file.starts_with("libc10");
+  return file.starts_with("libtorch_cuda") || file.starts_with("libtorch_nvshmem") ||
+         file.starts_with("libtorch.so") || file.starts_with("libc10_cuda");
 }
 
 std::string read_registered(const void* wrapper) {
@@ -84,10 +85,14 @@ std::string read_registered(const void* wrapper) {
   return texts.size() == 1 ? texts.front() : link_ptx(texts);
 }
 
-// Expects the mutex.
-void know_module(RegisteredBinary& binary) {
+// Gives the mutex back meanwhile: dladdr takes the loader's lock, under which another thread may be registering.
+void know_module(RegisteredBinary& binary, std::unique_lock<std::mutex>& lock) {
   if (binary.module) return;
-  binary.is_libtorchs = is_libtorchs(binary.wrapper);
+  lock.unlock();
+  const bool is_known = is_libtorchs(binary.wrapper);
+  lock.lock();
+  if (binary.module) return;
+  binary.is_libtorchs = is_known;
   binary.module = std::make_shared<ProgramModule>(
       [wrapper = binary.wrapper] { return read_registered(wrapper); }, !binary.managed.empty());
 }
@@ -112,13 +117,14 @@ std::string kernel_name(const void* function) {
 }
 
 CUfunc_st* kernel_of(const void* function) {
-  const std::scoped_lock lock(registered().mutex);
+  std::unique_lock lock(registered().mutex);
   if (registered().handles.contains(function))
     return static_cast<CUfunc_st*>(const_cast<void*>(function));
-  const RegisteredKernel* const found = find_kernel(function);
+  const RegisteredKernel* found = find_kernel(function);
   if (found == nullptr || found->binary == nullptr) return nullptr;
-  know_module(*found->binary);
-  if (found->binary->is_libtorchs) return nullptr;
+  know_module(*found->binary, lock);
+  found = find_kernel(function);  // others may have registered meanwhile
+  if (found == nullptr || found->binary == nullptr || found->binary->is_libtorchs) return nullptr;
   auto& kernel = registered().used[static_cast<std::size_t>(found - registered().kernels.data())];
   if (!kernel) kernel = std::make_unique<CUfunc_st>(found->binary->module, found->name);
   return kernel.get();
@@ -135,13 +141,14 @@ void remove_kernel_handle(CUfunc_st* kernel) {
 }
 
 RegisteredVariable variable_registered_as(const void* symbol) {
-  const std::scoped_lock lock(registered().mutex);
+  std::unique_lock lock(registered().mutex);
   auto newest_first = std::views::reverse(registered().variables);
   const auto found = std::ranges::find(newest_first, symbol, &Variable::symbol);
   if (found == newest_first.end()) throw KernelError(cudaErrorInvalidSymbol);
-  know_module(*found->binary);
-  return {found->name, found->bytes,
-          found->binary->is_libtorchs ? nullptr : found->binary->module.get()};
+  const Variable variable = *found;
+  know_module(*variable.binary, lock);
+  return {variable.name, variable.bytes,
+          variable.binary->is_libtorchs ? nullptr : variable.binary->module.get()};
 }
 
 }  // namespace simulate_gpus
@@ -182,12 +189,12 @@ void __cudaRegisterManagedVar(void** binary, void** place, char*, const char* na
 char __cudaInitModule(void** handle) {
   RegisteredBinary& binary = binary_of(handle);
   {
-    const std::scoped_lock lock(registered().mutex);
-    know_module(binary);
+    std::unique_lock lock(registered().mutex);
+    know_module(binary, lock);
   }
   try {
     for (const auto& [place, name] : binary.managed) {
-      const ptx::Variable found = variable_of(*binary.module, name);
+      const ptx::Variable found = variable_of(*binary.module, name, current_device());
       std::memcpy(place, &found.address, sizeof *place);
     }
     return 1;

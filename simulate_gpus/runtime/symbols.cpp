@@ -23,7 +23,7 @@ Symbol find_symbol(const void* symbol) {
   if (registered.module == nullptr)
     throw KernelError(cudaErrorNotSupported,
                       registered.name + " is a variable of LibTorch's kernels, which are not run");
-  const ptx::Variable found = variable_of(*registered.module, registered.name);
+  const ptx::Variable found = variable_of(*registered.module, registered.name, current_device());
   // NOLINTNEXTLINE(performance-no-int-to-ptr): PTX has integers
   return {reinterpret_cast<char*>(found.address), registered.bytes};
 }

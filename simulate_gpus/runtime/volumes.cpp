@@ -4,6 +4,8 @@
 // layer is one. CUDA's arrays are not offered.
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
+
 #include "errors.hpp"
 #include "interface.hpp"
 
@@ -23,6 +25,16 @@ Volume volume_at(const cudaPitchedPtr& memory, const cudaPos& place) {
   auto* const begin = static_cast<char*>(memory.ptr);
   return {begin + (place.z * memory.ysize + place.y) * memory.pitch + place.x, memory.pitch,
           memory.ysize};
+}
+
+// Whether each row lies in one row of the memory and, where there are several, each layer in one layer.
+bool holds(const cudaPitchedPtr& memory, const cudaPos& place, const cudaExtent& extent) {
+  if (extent.width == 0 || extent.height == 0 || extent.depth == 0) return true;
+  const auto fits = [](std::size_t begin, std::size_t count, std::size_t most) {
+    return count <= most && begin <= most - count;
+  };
+  return fits(place.x, extent.width, memory.pitch) && extent.height <= SIZE_MAX / extent.depth &&
+         (extent.depth == 1 || fits(place.y, extent.height, memory.ysize));
 }
 
 // `act` is given where a run of rows begins, by its layer, and how many rows it has.
@@ -45,7 +57,7 @@ cudaError_t copy_volume(const cudaMemcpy3DParms& wanted, const Copy& copy) {
   const Volume to = volume_at(wanted.dstPtr, wanted.dstPos);
   const cudaExtent& extent = wanted.extent;
   const bool is_whole = from.rows_of_layer == extent.height && to.rows_of_layer == extent.height;
-  if (extent.depth > 1 && (from.rows_of_layer < extent.height || to.rows_of_layer < extent.height))
+  if (!holds(wanted.srcPtr, wanted.srcPos, extent) || !holds(wanted.dstPtr, wanted.dstPos, extent))
     return fail(cudaErrorInvalidValue);
   return for_each_run(extent, is_whole, [&](std::size_t layer, std::size_t rows) {
     return copy(to.layer(layer), to.pitch, from.layer(layer), from.pitch, extent.width, rows);
@@ -55,7 +67,7 @@ cudaError_t copy_volume(const cudaMemcpy3DParms& wanted, const Copy& copy) {
 template <class Set>
 cudaError_t set_volume(const cudaPitchedPtr& memory, const cudaExtent& extent, const Set& set) {
   const Volume all = volume_at(memory, {});
-  if (extent.depth > 1 && all.rows_of_layer < extent.height) return fail(cudaErrorInvalidValue);
+  if (!holds(memory, {}, extent)) return fail(cudaErrorInvalidValue);
   return for_each_run(extent, all.rows_of_layer == extent.height,
                       [&](std::size_t layer, std::size_t rows) {
                         return set(all.layer(layer), all.pitch, extent.width, rows);

@@ -14,6 +14,13 @@
 #include <string>
 #include <vector>
 
+// Of nvcc's programs. NOLINTBEGIN(bugprone-reserved-identifier)
+extern "C" unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, std::size_t shared_bytes,
+                                                cudaStream_t stream);
+extern "C" cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block,
+                                                  std::size_t* shared_bytes, void* stream);
+// NOLINTEND(bugprone-reserved-identifier)
+
 namespace {
 
 std::string read_file(const std::string& name) {
@@ -181,6 +188,105 @@ TEST(OwnKernels, ReadConstantsThatTheHostHasSet) {
             CUDA_SUCCESS);
   EXPECT_EQ(sum.values(), (std::vector<float>{102, 204, 306, 408, 510}));
   EXPECT_EQ(cuModuleGetGlobal(&factors, nullptr, module.handle, "missing"), CUDA_ERROR_NOT_FOUND);
+}
+
+// The variables that queued work still reads, and those of a device whose context has ended.
+TEST(OwnKernels, HaveVariablesUntilTheWorkIsDone) {
+  std::uint32_t* counted = nullptr;
+  ASSERT_EQ(cudaMallocHost(&counted, sizeof *counted), cudaSuccess);
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
+  {
+    const Module module;
+    OnDevice<std::uint32_t> before({0});
+    CUdeviceptr counter = 0;
+    ASSERT_EQ(cuModuleGetGlobal(&counter, nullptr, module.handle, "counter"), CUDA_SUCCESS);
+    ASSERT_EQ(launch(module.function("count"), 1, 1, {&before.address}, 0, stream), CUDA_SUCCESS);
+    ASSERT_EQ(
+        cudaMemcpyAsync(counted, pointer_to(counter), sizeof *counted, cudaMemcpyDefault, stream),
+        cudaSuccess);
+  }
+  ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  EXPECT_EQ(*counted, 8U);
+
+  const Module module;
+  const CUfunction count = module.function("count");
+  for (int round = 0; round < 2; ++round) {
+    OnDevice<std::uint32_t> before({0});
+    ASSERT_EQ(launch(count, 1, 1, {&before.address}), CUDA_SUCCESS);
+    EXPECT_EQ(before.values(), (std::vector<std::uint32_t>{7}));
+    ASSERT_EQ(cudaDeviceReset(), cudaSuccess);
+  }
+  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+  EXPECT_EQ(cudaFreeHost(counted), cudaSuccess);
+}
+
+TEST(OwnKernels, BelongToTheGpuOnWhichTheirModuleWasLoaded) {
+  const Module module;
+  const CUfunction count = module.function("count");
+  ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
+  OnDevice<std::uint32_t> before({0});
+  EXPECT_EQ(launch(count, 1, 1, {&before.address}), CUDA_ERROR_INVALID_HANDLE);
+  int value = 0;
+  EXPECT_EQ(cuKernelGetAttribute(&value, CU_FUNC_ATTRIBUTE_NUM_REGS,
+                                 reinterpret_cast<CUkernel>(count), 99),
+            CUDA_ERROR_INVALID_DEVICE);
+  ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+}
+
+TEST(OwnKernels, AreRefusedWithAttributesThatSomeoneWaitsFor) {
+  const Module module;
+  CUlaunchAttribute attribute{};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT;
+  CUlaunchConfig config{1, 1, 1, 1, 1, 1, 0, nullptr, &attribute, 1};
+  OnDevice<std::uint32_t> before({0});
+  void* arguments[] = {&before.address};
+  const CUfunction count = module.function("count");
+  EXPECT_EQ(cuLaunchKernelEx(&config, count, arguments, nullptr), CUDA_ERROR_NOT_SUPPORTED);
+  attribute.id = CU_LAUNCH_ATTRIBUTE_PRIORITY;
+  EXPECT_EQ(cuLaunchKernelEx(&config, count, arguments, nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+}
+
+// A call between a launch's size and its arguments may launch too.
+TEST(Launches, HaveAStackOfConfigurations) {
+  ASSERT_EQ(__cudaPushCallConfiguration({4, 1, 1}, {64, 1, 1}, 0, nullptr), 0U);
+  ASSERT_EQ(__cudaPushCallConfiguration({1, 1, 1}, {2, 1, 1}, 8, nullptr), 0U);
+  dim3 grid, block;
+  std::size_t shared_bytes = 0;
+  cudaStream_t stream = nullptr;
+  const auto pop = [&] {
+    return __cudaPopCallConfiguration(&grid, &block, &shared_bytes, &stream);
+  };
+  ASSERT_EQ(pop(), cudaSuccess);
+  EXPECT_EQ(block.x, 2U);
+  ASSERT_EQ(pop(), cudaSuccess);
+  EXPECT_EQ(grid.x * block.x + shared_bytes, 256U);
+  EXPECT_EQ(pop(), cudaErrorMissingConfiguration);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorMissingConfiguration);
+}
+
+TEST(MemorySets, OfSeveralBytesAreCaptured) {
+  OnDevice<std::uint32_t> values({1, 2, 3, 4});
+  const auto address = reinterpret_cast<CUdeviceptr>(values.address);
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
+  ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), cudaSuccess);
+  ASSERT_EQ(cuMemsetD32Async(address, 0x01020304, 3, stream), CUDA_SUCCESS);
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+  ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
+  ASSERT_EQ(cudaGraphLaunch(executable, stream), cudaSuccess);
+  ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  EXPECT_EQ(values.values(), (std::vector<std::uint32_t>{0x01020304, 0x01020304, 0x01020304, 4}));
+  EXPECT_EQ(cuMemsetD16(address, 7, 2), CUDA_SUCCESS);
+  EXPECT_EQ(values.values()[0], 0x00070007U);
+  EXPECT_EQ(cuMemsetD32(address + 2, 7, 1), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemsetD32(address, 7, std::size_t{1} << 62), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
 }
 
 TEST(OwnKernels, RefuseLaunchesThatAGpuRefuses) {

@@ -89,6 +89,28 @@ call __assertfail, (a, b, c, d, e); }
   EXPECT_EQ(memory_.output, " 42|1.50  |ff|abc|%\n") << "what was printed before stays";
 }
 
+TEST_F(PtxTest, WhatDoesNotExistIsInvalid) {
+  const auto is_invalid = [&](const std::string& text) {
+    EXPECT_EQ(failure(text).first, ptx::Kind::invalid_ptx) << text.substr(0, 300);
+  };
+  is_invalid(kernel(".reg .b8 %b<3>; add.u8 %b0, %b1, %b2; ret;"));
+  is_invalid(kernel("@%r5 mov.u32 %r2, 1; ret;"));
+  is_invalid(kernel(".local .b8 y[68719476736]; ret;"));
+  is_invalid(kernel("mov.b32 %r1, " + std::string(100'000, '{')));
+  is_invalid(std::string(ptx_head) + ".visible .entry k(.param .b8 x[68719476736]) { ret; }");
+}
+
+TEST_F(PtxTest, CopiesReadNoMoreThanTheyAreGiven) {
+  // The last 8 of the 1,016 bytes; what follows is in no allocation.
+  const auto values = run(kernel(R"(
+.shared .align 16 .b32 s[4]; mov.u32 %r2, s; mov.u32 %r3, 8; mov.u32 %r5, 7; st.global.u32 [%out+1012], %r5;
+cp.async.cg.shared.global [%r2], [%out+1008], 16, %r3; cp.async.wait_all; ld.shared.u32 %r4, [s+4]; ld.shared.u32 %r6, [s+12];
+st.global.v2.u32 [%out], {%r4, %r6}; ret;)"),
+                          {}, 254);
+  EXPECT_EQ(values[0], 7U);
+  EXPECT_EQ(values[1], 0U);
+}
+
 TEST_F(PtxTest, WhatIsNotOfferedIsRefusedBeforeAnythingRuns) {
   const char* const refused[] = {
       "wgmma.fence.sync.aligned;",      "tcgen05.wait::ld.sync.aligned;",

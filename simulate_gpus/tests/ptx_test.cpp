@@ -70,6 +70,49 @@ vote.sync.any.pred %p3, %p2, %r2; selp.u32 %r3, 1, 0, %p3; st.global.u32 [%place
   EXPECT_EQ(values[16], 0U);
 }
 
+TEST_F(PtxTest, PairsOfHalvesAreComparedEachByItself) {
+  const auto values = run(kernel(R"(
+mov.b32 %r2, 0x3C003C00; mov.b32 %r3, 0x40003C00; set.eq.u32.f16x2 %r4, %r2, %r3; set.eq.f16x2.f16x2 %r5, %r2, %r3;
+st.global.v2.u32 [%out], {%r4, %r5}; ret;)"),
+                          {});
+  EXPECT_EQ(values[0], 0xFFFFU);
+  EXPECT_EQ(values[1], 0x3C00U);
+}
+
+TEST_F(PtxTest, AddressesOf32BitsWrap) {
+  const auto values = run(kernel(R"(
+.shared .b32 s[2]; mov.u32 %r2, 6; st.shared.u32 [s], %r2; mov.u32 %r3, s; sub.u32 %r3, %r3, 4;
+ld.shared.u32 %r4, [%r3+4]; st.global.u32 [%out], %r4; ret;)"),
+                          {});
+  EXPECT_EQ(values[0], 6U);
+}
+
+TEST_F(PtxTest, VariablesBeginWithAddressesAndKeepTheirAlignment) {
+  const auto values =
+      run(kernel(R"(
+ld.global.u64 %l1, [second]; ld.u32 %r2, [%l1]; mov.u64 %l2, wide; ld.global.v4.u32 {%r3, %r4, %r5, %r6}, [%l2];
+mov.s32 %r7, -7 / 2; st.global.v4.u32 [%out], {%r2, %r6, %r7, %r7}; ret;)",
+                 ".global .b32 one[3] = {1, 2, 3}; .global .u64 second = generic(one)+8;\n"
+                 ".global .align 16 .b32 wide[6] = {4, 5, 6, 7, 8, 9};\n"),
+          {});
+  EXPECT_EQ(values[0], 3U);
+  EXPECT_EQ(values[1], 7U);
+  EXPECT_EQ(static_cast<std::int32_t>(values[2]), -3);
+}
+
+TEST_F(PtxTest, AResultThatNobodyWantsGoesNowhere) {
+  const auto values =
+      run(kernel("mov.u32 %r2, 5; add.u32 _, %r2, %r2; st.global.u32 [%place], %r2; ret;"),
+          {.block = {32}});
+  EXPECT_EQ(values[31], 5U);
+}
+
+TEST_F(PtxTest, KnowsItsCard) {
+  const auto values =
+      run(kernel("mov.u32 %r2, %nsmid; st.global.u32 [%out], %r2; ret;"), {.multiprocessors = 40});
+  EXPECT_EQ(values[0], 40U);
+}
+
 TEST_F(PtxTest, VariablesAndAttributes) {
   const auto module =
       memory_.load(std::string(ptx_head) +

@@ -83,7 +83,11 @@ std::byte* find_neighbours(Warp& warp, const Instruction& instruction, Slot base
   if ((first & (instruction.bytes - 1U)) != 0)
     return nullptr;  // the lane that is first in error will say so
   const Target all{instruction.space, first, std::size_t{lane_count} * instruction.bytes, access};
-  const bool is_global = first < shared_window && instruction.space != Space::shared;
+  const bool is_shared = instruction.space == Space::shared ||
+                         (instruction.space == Space::generic && first >= shared_window);
+  const bool is_global = !is_shared && first < shared_window;
+  if (!is_shared && !is_global)
+    return nullptr;  // the address of shared memory as one of global memory
   if (is_global) {
     try {
       return warp.memory.find(all.address, all.bytes, access, 0);

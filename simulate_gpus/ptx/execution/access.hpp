@@ -29,10 +29,9 @@ inline std::byte* find(Warp& warp, const Target& target, int lane) {
 
 inline std::uint64_t address_of(const Warp& warp, const Instruction& instruction, Slot base,
                                 int lane) {
-  const std::uint64_t address = instruction.is_wide_address
-                                    ? warp.lanes.get<std::uint64_t>(base, lane)
-                                    : warp.lanes.get<std::uint32_t>(base, lane);
-  return address + static_cast<std::uint64_t>(instruction.immediate);
+  const auto offset = static_cast<std::uint64_t>(instruction.immediate);
+  if (instruction.is_wide_address) return warp.lanes.get<std::uint64_t>(base, lane) + offset;
+  return static_cast<std::uint32_t>(warp.lanes.get<std::uint32_t>(base, lane) + offset);
 }
 
 // The places that an instruction's lanes address. What its accesses have in common is looked at once.

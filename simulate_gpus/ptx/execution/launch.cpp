@@ -4,6 +4,7 @@
 #include <cfenv>
 #include <deque>
 #include <memory>
+#include <system_error>
 #include <thread>
 
 #include "ptx/execution/block.hpp"
@@ -122,7 +123,10 @@ void run_launch(LaunchState& launch) {
   const auto threads = static_cast<std::size_t>(std::min(wanted, blocks.count()));
   {
     std::vector<std::jthread> helpers;
-    for (std::size_t k = 1; k < threads; ++k) helpers.emplace_back([&] { blocks.work(); });
+    try {
+      for (std::size_t k = 1; k < threads; ++k) helpers.emplace_back([&] { blocks.work(); });
+    } catch (const std::system_error&) {  // as many as the machine gives
+    }
     blocks.work();
   }
   if (launch.failure) std::rethrow_exception(launch.failure);

@@ -114,7 +114,8 @@ void set(Warp& warp, const Instruction& instruction, Mask mask) {
                     compare_lanes<T>(warp.lanes, slots[2], slots[3], instruction, mask, upper));
   };
   const Mask truth = truth_of(false), upper = is_pair ? truth_of(true) : 0;
-  const auto one = static_cast<std::uint32_t>(instruction.immediate);
+  const auto one =
+      static_cast<std::uint32_t>(instruction.immediate & (is_pair ? 0xFFFF : 0xFFFFFFFF));
   each_lane(mask, [&](int lane) {
     const std::uint32_t low = (truth >> lane & 1) != 0 ? one : 0;
     const std::uint32_t high = (upper >> lane & 1) != 0 ? one << 16 : 0;

@@ -24,14 +24,15 @@ void copy_to_shared(Warp& warp, const Instruction& instruction, Mask mask) {
     const bool ignores = slots[3] != no_slot &&
                          ((warp.lanes.predicate(slots[3]) >> lane & 1) != 0) != instruction.negated;
     if (ignores) given = 0;
+    const auto offset = static_cast<std::uint64_t>(instruction.second_immediate);
     const std::uint64_t address =
-        (instruction.mode != 0 ? warp.lanes.get<std::uint64_t>(slots[1], lane)
-                               : warp.lanes.get<std::uint32_t>(slots[1], lane)) +
-        static_cast<std::uint64_t>(instruction.second_immediate);
-    if (given != 0) {
-      const std::byte* const from =
-          find(warp, Target{Space::global, address, bytes, Access::read}, lane);
-      std::memcpy(to, from, given);
+        instruction.mode != 0
+            ? warp.lanes.get<std::uint64_t>(slots[1], lane) + offset
+            : static_cast<std::uint32_t>(warp.lanes.get<std::uint32_t>(slots[1], lane) + offset);
+    if (given != 0) {  // aligned for all bytes, of which only these are read
+      if ((address & (bytes - 1)) != 0)
+        refuse_misaligned({Space::global, address, bytes, Access::read}, lane);
+      std::memcpy(to, warp.memory.find(address, given, Access::read, lane), given);
     }
     std::memset(to + given, 0, bytes - given);
   });

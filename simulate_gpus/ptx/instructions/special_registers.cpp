@@ -32,8 +32,12 @@ const std::unordered_map<std::string, SpecialFunction>& specials() {
        [](const Warp&, int lane) -> std::uint64_t { return static_cast<std::uint64_t>(lane); }},
       {"%warpid", [](const Warp& warp, int) -> std::uint64_t { return warp.number; }},
       {"%nwarpid", [](const Warp&, int) -> std::uint64_t { return 64; }},
-      {"%smid", [](const Warp& warp, int) -> std::uint64_t { return warp.block->index.x % 132; }},
-      {"%nsmid", [](const Warp&, int) -> std::uint64_t { return 132; }},
+      {"%smid",
+       [](const Warp& warp, int) -> std::uint64_t {
+         return warp.block->index.x % request_of(warp).multiprocessors;
+       }},
+      {"%nsmid",
+       [](const Warp& warp, int) -> std::uint64_t { return request_of(warp).multiprocessors; }},
       {"%gridid", [](const Warp&, int) -> std::uint64_t { return 1; }},
       {"%lanemask_eq",
        [](const Warp&, int lane) -> std::uint64_t { return std::uint64_t{1} << lane; }},

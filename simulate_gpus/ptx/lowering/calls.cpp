@@ -6,6 +6,8 @@
 
 namespace simulate_gpus::ptx {
 
+constexpr int most_calls = 100'000;
+
 // call (results), function, (arguments);
 void Lowering::call() {
   take("uni");
@@ -65,7 +67,8 @@ void Lowering::call_function(const Function& callee, const std::vector<Operand>&
   if (arguments.size() != callee.parameters.size() || results.size() != callee.results.size())
     invalid(callee.name + " has other parameters");
   const Statement& statement = *statement_;
-  const std::string scope = std::to_string(++instances_) + ":";
+  if (++instances_ > most_calls) refuse("the kernel has too many calls, with those of its calls");
+  const std::string scope = std::to_string(instances_) + ":";
   const std::string after = scope + " after";
   if (statement.guard >= 0) {  // the lanes without a call go on behind it
     Instruction& skip = emit(nullptr, {});

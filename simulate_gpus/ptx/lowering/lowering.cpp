@@ -9,6 +9,9 @@ namespace simulate_gpus::ptx {
 namespace {
 
 constexpr std::size_t most_instructions = 500'000;
+constexpr std::uint64_t most_local_bytes = 512 << 10;  // of a thread
+// Of a kernel, as PTX 8.1 has them.
+constexpr std::uint64_t most_parameter_bytes = 32764;
 
 std::uint64_t aligned(std::uint64_t offset, std::uint64_t alignment) {
   return (offset + alignment - 1) / alignment * alignment;
@@ -96,6 +99,10 @@ void Lowering::place_parameters() {
     parameters_[parameter.name] = program_.parameter_bytes;
     program_.parameters.push_back({program_.parameter_bytes, parameter.bytes, parameter.alignment});
     program_.parameter_bytes += parameter.bytes;
+    if (program_.parameter_bytes > most_parameter_bytes)
+      throw Error(Kind::invalid_ptx, "kernel " + kernel_.name.substr(0, 150) + " has more than " +
+                                         std::to_string(most_parameter_bytes) +
+                                         " bytes of parameters");
   }
 }
 
@@ -104,6 +111,9 @@ void Lowering::place_variables(const Frame& frame) {
     program_.local_bytes = aligned(program_.local_bytes, variable.alignment);
     frame_[frame.scope + variable.name] = program_.local_bytes;
     program_.local_bytes += variable.bytes;
+    if (program_.local_bytes > most_local_bytes)
+      throw Error(Kind::invalid_ptx, "kernel " + kernel_.name.substr(0, 150) +
+                                         " has more than 512 KiB of local memory for each thread");
   };
   for (const VariableDeclaration& variable : frame.function->variables)
     if (variable.space == Space::local || variable.space == Space::parameter) place(variable);
@@ -165,6 +175,11 @@ void Lowering::finish() {
                                          fixup.label);
     program_.code[fixup.instruction].targets.push_back(found->second);
   }
+  for (const Instruction& each : program_.code) {
+    if (each.flow != Flow::plain || each.run != nullptr) continue;
+    statement_ = each.statement;
+    invalid("it does not exist for this type");
+  }
   program_.local_bytes = aligned(program_.local_bytes, 16);
   program_.register_bytes = aligned(program_.register_bytes, 64);
 }
@@ -177,6 +192,8 @@ Instruction& Lowering::emit(Handler handler, std::vector<Slot> slots) {
   instruction.place = statement_->place;
   instruction.statement = statement_;
   if (statement_->guard >= 0) {
+    if (function().registers.at(static_cast<std::size_t>(statement_->guard)) != Type::pred)
+      invalid("a guard that is no predicate");
     instruction.guard = slot_of(statement_->guard);
     instruction.guard_negated = statement_->guard_negated;
   }

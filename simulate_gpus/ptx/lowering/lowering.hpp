@@ -55,7 +55,7 @@ class Lowering {
   // Slots of operands. Registers must be as wide as the type.
   Slot source(const Operand& operand, Type type);
   Slot source(std::size_t number, Type type) { return source(operand(number), type); }
-  Slot target(const Operand& operand, Type type);  // no_slot of _
+  Slot target(const Operand& operand, Type type);  // of _ one that nobody reads
   Slot target(std::size_t number, Type type) { return target(operand(number), type); }
   Slot second_target(std::size_t number, Type type);  // of d|p; no_slot, if there is none
   Slot predicate(const Operand& operand);             // to read

@@ -114,7 +114,7 @@ Slot Lowering::predicate(const Operand& operand) {
 }
 
 Slot Lowering::target(const Operand& operand, Type type) {
-  if (operand.kind == Operand::Kind::sink) return no_slot;
+  if (operand.kind == Operand::Kind::sink) return temporary(bits_of(type));  // which nobody reads
   if (operand.kind != Operand::Kind::reg) invalid("a result that is no register");
   if (operand.negated || !operand.selector.empty()) invalid("a result that is no register");
   if (lane_bytes(register_bits(operand)) != lane_bytes(bits_of(type)) ||

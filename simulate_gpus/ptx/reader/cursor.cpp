@@ -81,6 +81,17 @@ bool Cursor::at_integer() const {
 
 std::uint64_t Cursor::integer() { return sum(0, 0); }
 
+namespace {
+
+// Of 64 bits with a sign.
+std::uint64_t quotient(std::uint64_t value, std::uint64_t other) {
+  const auto divisor = static_cast<std::int64_t>(other);
+  if (divisor == -1) return 0 - value;
+  return static_cast<std::uint64_t>(static_cast<std::int64_t>(value) / divisor);
+}
+
+}  // namespace
+
 // Binary operators by their levels, from the loosest; all are left-associative.
 std::uint64_t Cursor::sum(int level, int depth) {
   static constexpr std::array<std::string_view, 5> levels = {"|", "^", "&", "+-", "*/%"};
@@ -112,10 +123,10 @@ std::uint64_t Cursor::sum(int level, int depth) {
         value *= other;
         break;
       case '/':
-        value /= other;
+        value = quotient(value, other);
         break;
       default:
-        value %= other;
+        value -= quotient(value, other) * other;
     }
   }
   return value;

@@ -156,7 +156,11 @@ void Parser::initial_reference(VariableDeclaration& read, std::size_t offset) {
   reference.name = word;
   if (cursor_.peek() == "+" || cursor_.peek() == "-")
     reference.added = static_cast<std::int64_t>(cursor_.integer());
-  if (has_parentheses) cursor_.expect(")");
+  if (has_parentheses) {
+    cursor_.expect(")");
+    if (cursor_.peek() == "+" || cursor_.peek() == "-")  // generic(name)+4
+      reference.added += static_cast<std::int64_t>(cursor_.integer());
+  }
   if (reference.bytes != 8) cursor_.refuse("an address in a variable of fewer than 64 bits");
   put_bytes(read, offset, 0, 8);
   read.references.push_back(std::move(reference));

@@ -51,6 +51,7 @@ class Parser {
   Source source_ = {};
   std::optional<Scopes> scopes_ = {};
   Place place_ = {};
+  int depth_ = 0;  // of the operand that is being read
   std::vector<std::size_t> dimensions_ =
       {};  // of the variable that is being read: bytes of an element of each level
 };

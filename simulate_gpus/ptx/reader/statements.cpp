@@ -96,7 +96,9 @@ std::vector<Operand> Parser::parts_until(std::string_view end, bool in_call) {
   std::vector<Operand> parts;
   if (cursor_.take(end)) return parts;
   do {
+    if (++depth_ > 8) cursor_.fail("too many operands within each other");
     parts.push_back(operand(in_call));
+    --depth_;
     if (parts.size() > 1000) cursor_.fail("too many operands");
   } while (cursor_.take(","));
   cursor_.expect(end);
@@ -166,7 +168,11 @@ Operand Parser::address() {
     read.parts.push_back(scopes_->operand_named(cursor_.next()));
     if (cursor_.at_integer()) read.offset = static_cast<std::int64_t>(cursor_.integer());
   }
-  while (cursor_.take(",")) read.parts.push_back(operand(false));
+  while (cursor_.take(",")) {
+    if (++depth_ > 8) cursor_.fail("too many operands within each other");
+    read.parts.push_back(operand(false));
+    --depth_;
+  }
   cursor_.expect("]");
   return read;
 }

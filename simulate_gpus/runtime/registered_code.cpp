@@ -16,6 +16,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "devices.hpp"
 #include "errors.hpp"
 #include "fat_binary.hpp"
 #include "launches.hpp"

@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include "device_memory.hpp"
+#include "devices.hpp"
 #include "errors.hpp"
 #include "program_module.hpp"
 #include "registered_code.hpp"

@@ -38,7 +38,7 @@ std::string name_of_collective(std::string_view name) {
 const char* name_of_kernel(const Given& given) {
   if (given.kernel != nullptr) {
     const char* const compiled = compiled_name(given.kernel);
-    return compiled ? compiled : "(unknown)";
+    return compiled ? kept(compiled) : "(unknown)";  // its library may be closed
   }
   if (given.kind == Kind::collective) return kept(name_of_collective(given.name) + " (simulated)");
   std::string name(given.name);

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -211,6 +212,8 @@ void add_once() {
 }  // namespace
 
 void watch() {
+  static std::mutex mutex;  // who looks last says so last
+  const std::scoped_lock lock(mutex);
   const bool is_wanted = is_any_enabled() || is_any_subscribed();
   if (is_wanted) add_once();
   watch_calls(is_wanted);

@@ -217,6 +217,13 @@ at::Tensor identity(const Stack& arguments) {
   return made;
 }
 
+// In 16 bits CUDA's kernel rounds the power of ten and each step, which may overflow.
+at::Tensor rounded_to_decimals(const at::Tensor& x, std::int64_t decimals) {
+  const at::Tensor power =
+      at::scalar_tensor(std::pow(10., std::abs(static_cast<double>(decimals))), x.options());
+  return decimals < 0 ? at::round(x / power) * power : at::round(x * power) / power;
+}
+
 // Nothing if the CPU's kernel takes these arguments.
 std::optional<at::Tensor> result_without_kernel(const std::string& name, const Stack& arguments) {
   const auto dtype = [&] { return arguments[0].toTensor().scalar_type(); };
@@ -238,6 +245,9 @@ std::optional<at::Tensor> result_without_kernel(const std::string& name, const S
   if (name.starts_with("aten::max_unpool") && at::isIntegralType(dtype(), /*includeBool=*/false))
     return unpooled_integers(arguments);
   if (name == "aten::eye" && arguments.back().isTensor()) return identity(arguments);
+  if (name == "aten::round" && arguments.size() > 1 && arguments[1].isInt() &&
+      (dtype() == at::kHalf || dtype() == at::kBFloat16))
+    return rounded_to_decimals(arguments[0].toTensor(), arguments[1].toInt());
   // CUDA's kernel refuses other dtypes than the CPU's, and has none for no places.
   if ((name == "aten::tril_indices" || name == "aten::triu_indices") && arguments[3].isInt() &&
       (arguments[0].toInt() == 0 || arguments[1].toInt() == 0)) {

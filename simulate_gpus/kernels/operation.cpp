@@ -9,6 +9,7 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include <algorithm>
+#include <exception>
 #include <functional>
 #include <optional>
 #include <ranges>
@@ -97,8 +98,9 @@ std::optional<Values> results_of_plain_numbers(HostCall call) {
 
 // A capture needs results for their shapes alone: the values of an index may be there only once the
 // graph is launched. What the CPU refuses else a GPU may refuse too, with another text.
-// What it computes in a wider dtype is what a GPU's kernel takes for certain.
+// What it computes in a wider dtype is what a GPU's kernel takes for certain, and what the failed call has not begun.
 Values results_of(HostCall& call, const Values& arguments, bool captured) {
+  std::exception_ptr refusal;
   try {
     return call();
   } catch (const c10::Error& error) {
@@ -107,10 +109,19 @@ Values results_of(HostCall& call, const Values& arguments, bool captured) {
     }
     const Rehearsal rehearsal = rehearse(call.operation, arguments);
     const std::string_view text = error.what_without_backtrace();
-    if (rehearsal != Rehearsal::complete || text.find("not implemented for '") == text.npos) throw;
+    const std::string& name = call.operation.schema().name();
+    const bool is_list_in_place = name.starts_with("aten::_foreach_") && name.ends_with('_');
+    if (rehearsal != Rehearsal::complete || is_list_in_place ||
+        text.find("not implemented for '") == text.npos)
+      throw;
+    refusal = std::current_exception();
   }
   call.is_of_wider_dtype = true;
-  return call();
+  try {
+    return call();
+  } catch (const c10::Error&) {  // of a dtype that the program does not know
+    std::rethrow_exception(refusal);
+  }
 }
 
 // Some of the CPU's operations in place give their tensor another size.

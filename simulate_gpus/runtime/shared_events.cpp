@@ -168,6 +168,7 @@ Moment SharedEvent::record(CUstream_st& stream) {
   forget_finished();
   if (!is_own(name_)) serve_others();
   const std::scoped_lock lock(mutex_);
+  if (!is_live(slot_, name_)) return {};  // destroyed by its owner: the slot may be another event's
   std::uint64_t before = slot_.recorded;
   while (!slot_.recorded.compare_exchange_weak(before, next_after(before))) {
   }
@@ -189,7 +190,7 @@ Moment SharedEvent::record(CUstream_st& stream) {
   return moment_;
 }
 
-bool SharedEvent::is_recorded() const { return slot_.recorded > 0; }
+bool SharedEvent::is_recorded() const { return is_live(slot_, name_) && slot_.recorded > 0; }
 
 // The only work of a queue of its own.
 Moment SharedEvent::last() const {

@@ -202,6 +202,11 @@ class Values(unittest.TestCase):
                     torch.mul(torch.full((10,), 3, dtype=dtype, device=FIRST), 2, out=whole[2:])
                     self.assertEqual(whole.tolist(), [0, 1, 6, 6])
 
+    def test_is_not_rounded_once_where_cuda_rounds_often(self):
+        x = torch.tensor([100.0, 1.2345, 1234], device=FIRST, dtype=torch.half)
+        self.assertEqual(x.round(decimals=3).tolist(), [float("inf"), 1.234375, float("inf")])
+        self.assertEqual(x.round(decimals=-2).tolist(), [100, 0, 1200])
+
     def test_transforms_of_bfloat16(self):
         with self.assertRaisesRegex(RuntimeError, "cuFFT doesn't support tensor of type: BFloat16"):
             torch.stft(torch.ones(16, device=FIRST, dtype=torch.bfloat16), 4, return_complex=True)

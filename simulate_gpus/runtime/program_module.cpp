@@ -45,8 +45,10 @@ bool is_for_card(const std::string& text) {
           "arch=compute_75,code=compute_75, or code=[sm_90,compute_90] in place of code=sm_90");
 }
 
+// Reads no further than the image is alike, as a text may be shorter.
 bool begins_with_magic(const void* image, std::size_t most, std::string_view magic) {
-  return most >= magic.size() && std::memcmp(image, magic.data(), magic.size()) == 0;
+  return most >= magic.size() &&
+         std::strncmp(static_cast<const char*>(image), magic.data(), magic.size()) == 0;
 }
 
 constexpr std::string_view k_elf = "\177ELF", k_binary = "\x50\xED\x55\xBA",

@@ -107,7 +107,7 @@ const RegisteredKernel* find_kernel(const void* function) {
   return found == index.end() ? nullptr : &kernels[found->second];
 }
 
-RegisteredBinary& binary_of(void** handle) { return *reinterpret_cast<RegisteredBinary*>(handle); }
+RegisteredBinary* binary_of(void** handle) { return reinterpret_cast<RegisteredBinary*>(handle); }
 
 }  // namespace
 
@@ -170,25 +170,25 @@ void __cudaUnregisterFatBinary(void**) {}
 void __cudaRegisterFunction(void** binary, const char* function, char*, const char* name, int,
                             uint3*, uint3*, dim3*, dim3*, int*) {
   const std::scoped_lock lock(registered().mutex);
-  registered().kernels.push_back({function, name, &binary_of(binary)});
+  registered().kernels.push_back({function, name, binary_of(binary)});
 }
 
 void __cudaRegisterVar(void** binary, char* symbol, char*, const char* name, int, std::size_t bytes,
                        int, int) {
   const std::scoped_lock lock(registered().mutex);
-  registered().variables.push_back({symbol, name, bytes, &binary_of(binary)});
+  registered().variables.push_back({symbol, name, bytes, binary_of(binary)});
 }
 
 void __cudaRegisterManagedVar(void** binary, void** place, char*, const char* name, int,
                               std::size_t bytes, int, int) {
   const std::scoped_lock lock(registered().mutex);
-  registered().variables.push_back({place, name, bytes, &binary_of(binary)});
-  binary_of(binary).managed.push_back({place, name});
+  registered().variables.push_back({place, name, bytes, binary_of(binary)});
+  binary_of(binary)->managed.push_back({place, name});
 }
 
 // Called before the host first uses a managed variable: whether their addresses are there now.
 char __cudaInitModule(void** handle) {
-  RegisteredBinary& binary = binary_of(handle);
+  RegisteredBinary& binary = *binary_of(handle);
   {
     std::unique_lock lock(registered().mutex);
     know_module(binary, lock);

@@ -11,7 +11,7 @@ namespace simulate_gpus::cupti {
 
 void Batch::add(DeviceRecord record) {
   const std::scoped_lock lock(mutex_);
-  records_.push_back(std::move(record));
+  records_.push_back(record);
 }
 
 // Work that cannot be done yet throws, and is tried again: it has begun at the first time.
@@ -54,7 +54,7 @@ void Batch::write() {
   Block block = origin_.block();
   const std::uint64_t each = (end_ - begin_) / records_.size();
   for (DeviceRecord& record : std::exchange(records_, {})) {
-    add_with_times(block, std::move(record), begin_, begin_ + each);
+    add_with_times(block, record, begin_, begin_ + each);
     begin_ += each;
   }
   if (is_any_enabled()) emit(block);

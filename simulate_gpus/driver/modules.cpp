@@ -42,6 +42,7 @@ struct Log {
       std::memcpy(text, message.data(), count);
       text[count] = '\0';
     }
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): CUDA's options are numbers in place of pointers
     if (used) *used = reinterpret_cast<void*>(static_cast<std::uintptr_t>(count));
   }
 };

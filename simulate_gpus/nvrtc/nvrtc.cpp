@@ -121,7 +121,7 @@ int nvrtcGetCUBIN(Program program, char* image) {
 
 int nvrtcDestroyProgram(Program* program) {
   if (program) note(*program, false);
-  return ask("nvrtcDestroyProgram", program);
+  return ask("nvrtcDestroyProgram", static_cast<void*>(program));
 }
 
 SIMULATE_GPUS_FORWARD(nvrtcAddNameExpression)

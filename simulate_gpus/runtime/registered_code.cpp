@@ -182,7 +182,8 @@ void __cudaRegisterVar(void** binary, char* symbol, char*, const char* name, int
 void __cudaRegisterManagedVar(void** binary, void** place, char*, const char* name, int,
                               std::size_t bytes, int, int) {
   const std::scoped_lock lock(registered().mutex);
-  registered().variables.push_back({place, name, bytes, binary_of(binary)});
+  registered().variables.push_back(
+      {static_cast<const void*>(place), name, bytes, binary_of(binary)});
   binary_of(binary)->managed.push_back({place, name});
 }
 
@@ -196,7 +197,7 @@ char __cudaInitModule(void** handle) {
   try {
     for (const auto& [place, name] : binary.managed) {
       const ptx::Variable found = variable_of(*binary.module, name, current_device());
-      std::memcpy(place, &found.address, sizeof *place);
+      std::memcpy(static_cast<void*>(place), &found.address, sizeof *place);
     }
     return 1;
   } catch (const KernelError& error) {

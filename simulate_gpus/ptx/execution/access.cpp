@@ -71,7 +71,7 @@ std::byte* find_neighbours(Warp& warp, const Instruction& instruction, Slot base
     std::uint64_t each[lane_count];
     std::memcpy(each, addresses, sizeof each);
     for (unsigned lane = 0; lane < lane_count; ++lane)
-      is_dense &= each[lane] == each[0] + lane * instruction.bytes;
+      is_dense &= each[lane] == each[0] + std::uint64_t{lane} * instruction.bytes;
   } else {
     std::uint32_t each[lane_count];
     std::memcpy(each, addresses, sizeof each);

@@ -161,6 +161,7 @@ void allocate_block(Block& block) {
     warp.block = &block;
     warp.number = number;
     warp.first_thread = static_cast<int>(number * lane_count);
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): rounded up above
     warp.lanes.file = reinterpret_cast<std::byte*>(file + number * program.register_bytes);
     fill_constants(program, warp.lanes);
   }

@@ -59,7 +59,8 @@ struct Lanes {
     std::byte* const place =
         file + slot + static_cast<std::size_t>(lane) * lane_bytes(8 * sizeof(T));
     if constexpr (sizeof(T) < 4 && std::is_integral_v<T>) {
-      const auto wide = static_cast<std::int32_t>(value);
+      const auto wide =
+          static_cast<std::int32_t>(value);  // NOLINT(bugprone-signed-char-misuse): numbers
       std::memcpy(place, &wide, 4);
     } else if constexpr (sizeof(T) < 4) {
       const std::uint32_t wide = value.bits;

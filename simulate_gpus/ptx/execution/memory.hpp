@@ -5,6 +5,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "ptx/execution/instruction.hpp"
@@ -20,10 +23,12 @@ constexpr std::uint64_t parameter_window = local_window + window_bytes;
 enum class Access : std::uint8_t { read, write };
 
 // What a lane does wrong; the block adds the rest.
-struct LaneFault {
-  Kind kind = Kind::launch_failure;
-  std::string text = {};
-  int lane = 0;
+struct LaneFault : std::exception {
+  LaneFault(Kind its_kind, std::string its_text, int its_lane)
+      : kind(its_kind), text(std::move(its_text)), lane(its_lane) {}
+  Kind kind;
+  std::string text;
+  int lane;
 };
 
 // What all blocks of a launch share.

@@ -29,7 +29,8 @@ enum MmaMode : std::uint8_t { mma_plain, mma_clamped, mma_xor, mma_and };
 // Registers that hold so many elements, over all lanes.
 std::size_t registers_for(int elements, Type type) {
   const std::size_t bits = type == Type::tf32 ? 32 : bits_of(type);
-  return static_cast<std::size_t>(elements) * bits / (lane_count * (type == Type::f64 ? 64U : 32U));
+  return static_cast<std::size_t>(elements) * bits /
+         (lane_count * std::size_t{type == Type::f64 ? 64U : 32U});
 }
 
 std::uint64_t register_of(const Warp& warp, Slot slot, int lane, std::size_t bits) {

@@ -36,7 +36,7 @@ void ldmatrix(Warp& warp, const Instruction& instruction, Mask) {
                   find(warp, instruction, instruction.slots[1], Access::read, 8 * k + row), 16);
   for (int k = 0; k < instruction.count; ++k)
     for (int lane = 0; lane < lane_count; ++lane)
-      warp.lanes.put(instruction.slots[static_cast<std::size_t>(2 + k)], lane,
+      warp.lanes.put(instruction.slots[2 + static_cast<std::size_t>(k)], lane,
                      pair_of(matrices[k], lane, is_transposed));
 }
 
@@ -44,7 +44,7 @@ void stmatrix(Warp& warp, const Instruction& instruction, Mask) {
   ++warp.writes;
   for (int k = 0; k < instruction.count; ++k) {
     Rows rows;
-    const Slot slot = instruction.slots[static_cast<std::size_t>(2 + k)];
+    const Slot slot = instruction.slots[2 + static_cast<std::size_t>(k)];
     for (int lane = 0; lane < lane_count; ++lane)
       put_pair(rows, lane, instruction.mode != 0, warp.lanes.get<std::uint32_t>(slot, lane));
     for (int row = 0; row < 8; ++row)

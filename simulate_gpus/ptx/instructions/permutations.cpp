@@ -108,8 +108,8 @@ void lower_prmt(Lowering& lowering) {
   static constexpr std::array<std::string_view, 7> modes = {"",    "f4e", "b4e", "rc8",
                                                             "ecl", "ecr", "rc16"};
   std::uint8_t mode = prmt_any;
-  for (std::uint8_t k = 1; k < modes.size(); ++k)
-    if (lowering.take(modes[k])) mode = k;
+  for (std::size_t k = 1; k < modes.size(); ++k)
+    if (lowering.take(modes[k])) mode = static_cast<std::uint8_t>(k);
   using Word = std::uint32_t;
   const Handler run = mode == prmt_any ? apply<Prmt, Word, Word, Word, Word>
                                        : apply_with<PrmtMode, Word, Word, Word, Word>;

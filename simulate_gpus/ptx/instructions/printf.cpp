@@ -63,6 +63,7 @@ std::string convert_one(const Conversion& conversion, PrintfArguments& arguments
   const std::string flags = "%" + conversion.flags;
   if (is_float) return formatted(flags + kind, std::bit_cast<double>(bits));
   if (kind == 's') return formatted(flags + "s", arguments.read_text(bits).c_str());
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): it is only printed
   if (kind == 'p') return formatted(flags + "p", reinterpret_cast<void*>(bits));
   if (kind == 'c')
     return formatted(flags + "c", static_cast<int>(static_cast<std::uint32_t>(bits)));

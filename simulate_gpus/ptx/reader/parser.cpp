@@ -107,19 +107,17 @@ void Parser::function_directives(Function& read) {
       read.max_threads = three(unused);
     } else if (word == ".reqntid") {
       read.max_threads = three(read.required_threads);
-    } else if (word == ".minnctapersm" || word == ".maxnctapersm" || word == ".maxnreg") {
-      cursor_.integer();
-    } else if (word == ".maxclusterrank") {
+    } else if (word == ".minnctapersm" || word == ".maxnctapersm" || word == ".maxnreg" ||
+               word == ".maxclusterrank") {
       cursor_.integer();
     } else if (word == ".reqnctapercluster") {
       read.refused = ".reqnctapercluster";
       three(unused);
-    } else if (word == ".explicitcluster" || word == ".blocksareclusters") {
+    } else if (word == ".explicitcluster" || word == ".blocksareclusters" || word == ".attribute" ||
+               word == ".abi_preserve" || word == ".abi_preserve_control") {
       read.refused = word;
     } else if (word == ".pragma") {
       cursor_.skip_past(";");
-    } else if (word == ".attribute" || word == ".abi_preserve" || word == ".abi_preserve_control") {
-      read.refused = word;
     } else if (word != ".noreturn" && word != ".unique") {
       cursor_.fail("not understood: " + std::string(word.substr(0, 60)));
     }

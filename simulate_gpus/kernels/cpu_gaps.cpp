@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/OpMathType.h>
+#include <torch/version.h>
 
 #include <algorithm>
 #include <bit>
@@ -68,9 +69,13 @@ void clamp_in_own_dtype(Stack& arguments) {
       arguments[i] = arguments[i].toTensor().to(arguments[0].toTensor().scalar_type());
 }
 
+// 2.11's code on a card did not, 2.15's database says that it does.
+constexpr bool k_cufft_takes_bfloat16 = TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 15;
+
 void check_fft_operand(const Stack& arguments) {
   const at::Tensor& x = arguments[0].toTensor();
-  TORCH_CHECK(x.scalar_type() != at::kBFloat16, "cuFFT doesn't support tensor of type: BFloat16");
+  TORCH_CHECK(k_cufft_takes_bfloat16 || x.scalar_type() != at::kBFloat16,
+              "cuFFT doesn't support tensor of type: BFloat16");
   if (x.scalar_type() != at::kHalf && x.scalar_type() != at::kComplexHalf) return;
   std::vector<std::int64_t> sizes;
   for (const std::int64_t dim : arguments[1].toDimVector()) sizes.push_back(x.size(dim));

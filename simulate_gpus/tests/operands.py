@@ -207,6 +207,7 @@ class Values(unittest.TestCase):
         self.assertEqual(x.round(decimals=3).tolist(), [float("inf"), 1.234375, float("inf")])
         self.assertEqual(x.round(decimals=-2).tolist(), [100, 0, 1200])
 
+    @unittest.skipIf(torch.__version__ >= "2.15", "newer ones take them")
     def test_transforms_of_bfloat16(self):
         with self.assertRaisesRegex(RuntimeError, "cuFFT doesn't support tensor of type: BFloat16"):
             torch.stft(torch.ones(16, device=FIRST, dtype=torch.bfloat16), 4, return_complex=True)

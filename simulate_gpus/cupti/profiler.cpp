@@ -199,7 +199,7 @@ class Profiler final : public Tool {
   }
 };
 
-// A child of fork has no GPU, and its copies of locks may be held for ever.
+// A child of fork has no GPU, and nobody gives back the locks that its copies hold.
 void add_once() {
   static const bool is_added = [] {
     add_tool(*new Profiler);  // never destroyed: told until the very end of a process

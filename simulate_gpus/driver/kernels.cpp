@@ -4,8 +4,6 @@
 #include <cuda.h>
 
 #include <cstring>
-#include <exception>
-#include <new>
 #include <span>
 #include <string>
 

@@ -23,9 +23,11 @@ using namespace simulate_gpus;
 
 namespace {
 
+// Of the current device.
 CUmodule module_with(std::shared_ptr<ProgramModule> read) {
   auto* const made = new CUmod_st;
   made->module = std::move(read);
+  made->device = device_of_thread();
   return made;
 }
 
@@ -76,8 +78,6 @@ CUresult simulate_gpus::refused_as(const KernelError& error) {
   return static_cast<CUresult>(refuse_in_driver(error.code, error.what()));
 }
 
-CUmodule simulate_gpus::load_module(const void* image) { return module_with(read_module(image)); }
-
 std::string simulate_gpus::bytes_of_file(const char* name) {
   std::ifstream file(name, std::ios::binary);
   std::string bytes;
@@ -88,11 +88,6 @@ std::string simulate_gpus::bytes_of_file(const char* name) {
   }
   if (!file) throw KernelError(cudaErrorFileNotFound, std::string(name) + " cannot be read");
   return bytes;
-}
-
-CUmodule simulate_gpus::load_module_file(const char* name) {
-  const std::string bytes = bytes_of_file(name);  // ends with a zero
-  return module_with(read_module(bytes.c_str(), bytes.size()));
 }
 
 CUfunction simulate_gpus::function_of(CUmod_st& module, const std::string& name) {
@@ -124,17 +119,14 @@ extern "C" {
 CUresult cuModuleLoad(CUmodule* module, const char* name) {
   if (module == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return attempt_in_driver([&] {
-    *module = load_module_file(name);
-    (*module)->device = device_of_thread();
+    const std::string bytes = bytes_of_file(name);  // ends with a zero
+    *module = module_with(read_module(bytes.c_str(), bytes.size()));
   });
 }
 
 CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   if (module == nullptr || image == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return attempt_in_driver([&] {
-    *module = load_module(image);
-    (*module)->device = device_of_thread();
-  });
+  return attempt_in_driver([&] { *module = module_with(read_module(image)); });
 }
 
 CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned count,

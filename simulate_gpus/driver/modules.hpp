@@ -51,12 +51,6 @@ CUresult attempt_in_driver(const Action& action, const char* function = __builti
 /// Throws: KernelError, where it cannot be read.
 std::string bytes_of_file(const char* name);
 
-/// Of an image as cuModuleLoadData takes it. Throws: KernelError.
-CUmodule load_module(const void* image);
-
-/// Of the bytes of a file. Throws: KernelError, also where it cannot be read.
-CUmodule load_module_file(const char* name);
-
 /// Throws: KernelError, where the module has no such kernel.
 CUfunction function_of(CUmod_st& module, const std::string& name);
 

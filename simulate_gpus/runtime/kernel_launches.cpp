@@ -168,7 +168,3 @@ void simulate_gpus::launch_kernel(CUfunc_st& kernel, const KernelLaunch& launch)
     throw error_of(error);
   }
 }
-
-cudaError_t simulate_gpus::enter_call(const char* function) { return enter_with_devices(function); }
-
-void simulate_gpus::finish_all_work() { finish_all(); }

@@ -148,6 +148,8 @@ using namespace simulate_gpus;
 
 bool simulate_gpus::postpones() { return made_streams; }
 
+void simulate_gpus::finish_all_work() { finish_all(); }
+
 void simulate_gpus::advance_streams() {
   for (const auto& queue : queues_where([](const CUstream_st&) { return true; }))
     static_cast<void>(queue->try_finish(queue->end()));

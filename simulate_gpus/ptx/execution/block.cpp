@@ -120,7 +120,7 @@ std::uint64_t state_of(const Block& block) {
   return hash;
 }
 
-// A block whose state has come back, while nothing was written, does the same again, for ever. States are compared with
+// A block whose state has come back, while nothing was written, does the same again and again. States are compared with
 // one that is renewed after 1, 2, 4 ... turns, so that a period of any length is found.
 void watch_for_repetition(Block& block, std::uint64_t steps, std::uint64_t writes) {
   LaunchState& launch = block.launch;

@@ -187,8 +187,27 @@ std::string kernel_cache() {
 
 void set_variable(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
 
+// A variable that the program's environment may set itself.
+void set_default(const char* name, const std::string& value) { setenv(name, value.c_str(), 0); }
+
 void set_or_unset(const char* name, bool on) {
   on ? set_variable(name, "1") : static_cast<void>(unsetenv(name));
+}
+
+// Triton, and torch.compile with it: PTX in place of machine code, for a card without what simulated GPUs do not offer
+// (wgmma and TMA, from 9.0 on), and caches of their own.
+void prepare_triton(const GpuProfile& gpu) {
+  const std::string folder = library_folder();
+  // Triton links its own code to the driver, and looks for it where the linker would.
+  set_variable("TRITON_LIBCUDA_PATH", folder);
+  const char* const linked = std::getenv("LIBRARY_PATH");
+  set_variable("LIBRARY_PATH", linked && *linked ? folder + ':' + linked : folder);
+  set_default("TRITON_PTXAS_PATH", folder + "/ptxas");
+  set_default("TRITON_PTXAS_BLACKWELL_PATH", folder + "/ptxas");
+  if (gpu.major >= 9) set_default("TRITON_OVERRIDE_ARCH", "sm89");
+  set_default("TORCHINDUCTOR_CACHE_DIR",
+              std::filesystem::temp_directory_path() /
+                  ("torchinductor_simulated_" + std::to_string(getuid())));
 }
 
 }  // namespace
@@ -247,11 +266,12 @@ int main(int argc, char** argv) {
         "one of them");
   check_torch_beside();
   set_variable("LD_PRELOAD", preloads());
-  // Triton links its own code to the driver, and looks for it where the linker would.
-  set_variable("TRITON_LIBCUDA_PATH", library_folder());
-  if (*count > 0) setenv("PYTORCH_KERNEL_CACHE_PATH", kernel_cache().c_str(), /*overwrite=*/0);
-  set_variable("SIMULATE_GPUS", std::to_string(*count));
   const auto& profile = gpu ? *gpu : simulate_gpus::k_plain_gpu;
+  if (*count > 0) {
+    set_default("PYTORCH_KERNEL_CACHE_PATH", kernel_cache());
+    prepare_triton(profile);
+  }
+  set_variable("SIMULATE_GPUS", std::to_string(*count));
   set_variable(
       "SIMULATE_GPUS_MEMORY",
       std::to_string(memory.value_or((profile.mebibytes - profile.mebibytes_unseen) << 20)));

@@ -73,6 +73,7 @@ const std::set<std::string_view> k_rounded_once = {"_adaptive_avg_pool3d",
                                                    "_adaptive_avg_pool3d_backward",
                                                    "_batch_norm_with_update",
                                                    "_embedding_bag_dense_backward",
+                                                   "_log_softmax",
                                                    "_native_batch_norm_legit",
                                                    "_native_batch_norm_legit_no_training",
                                                    "batch_norm_backward",
@@ -255,14 +256,13 @@ Values call_widened(const c10::OperatorHandle& operation, c10::DispatchKey key,
 void call_on_host(const c10::OperatorHandle& operation, c10::DispatchKey key, bool in_wider_dtype,
                   torch::jit::Stack* stack) {
   if (compute_without_kernel(operation.schema(), *stack)) return;
-  if (const auto widening = Widening::of_rounded_once(operation.schema(), *stack)) {
-    const Values given = *stack;
-    *stack = call_widened(operation, key, given, *widening);
-    return adapt_to_gpu(operation.schema(), given, *stack);
-  }
   const Values given = *stack;
   adapt_to_cpu(operation.schema(), *stack);
   const Values arguments = *stack;
+  if (const auto widening = Widening::of_rounded_once(operation.schema(), arguments)) {
+    *stack = call_widened(operation, key, arguments, *widening);
+    return adapt_to_gpu(operation.schema(), given, *stack);
+  }
   if (in_wider_dtype) {
     const Widening widening(operation.schema(), arguments, /*is_any=*/true);
     if (widening.is_possible()) {

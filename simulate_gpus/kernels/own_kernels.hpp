@@ -34,4 +34,7 @@ void add_observers();
 /// For a dry run: operations of NVIDIA's libraries, which count as one kernel each.
 void add_library_operations(torch::Library& library);
 
+/// The functions that models compiled by AOTInductor call.
+void replace_compiled_calls();
+
 }  // namespace simulate_gpus

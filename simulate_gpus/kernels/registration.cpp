@@ -202,6 +202,7 @@ void simulate_gpus_replace_kernels() {
         library_of(c10::DispatchKey::NestedTensorCUDA));
   }
   add_without_cudnn(library);
+  replace_compiled_calls();
   add_observers();
   replace<c10::DispatchKey::SparseCUDA, c10::DispatchKey::SparseCPU>(
       library_of(c10::DispatchKey::SparseCUDA));

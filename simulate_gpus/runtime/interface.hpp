@@ -80,6 +80,9 @@ class ToldCall {
   bool is_watched_;
 };
 
+/// What the functions of compiled models jump to, in the order of LibTorch's header.
+[[nodiscard]] std::span<void*> compiled_calls();
+
 /// The whole name of a CUDA kernel, as it was compiled (mangled), which stays; null for what is none.
 [[nodiscard]] const char* compiled_name(const void* kernel);
 

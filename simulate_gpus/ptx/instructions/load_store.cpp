@@ -123,8 +123,9 @@ std::size_t take_parts(Lowering& lowering) {
   return lowering.take("v8") ? 8 : 1;
 }
 
+// A vector of one part, {%r1}, is how Triton writes a register.
 std::vector<Operand> parts_of(Lowering& lowering, const Operand& operand, std::size_t count) {
-  if (count == 1) return {operand};
+  if (operand.kind != Operand::Kind::vector && count == 1) return {operand};
   if (operand.kind != Operand::Kind::vector || operand.parts.size() != count)
     lowering.invalid("a vector of another size");
   return operand.parts;

@@ -30,7 +30,7 @@ using simulate_gpus::k_most_gpus;
 using simulate_gpus::k_reserved_bytes;
 
 constexpr char k_usage[] =
-    R"(simulate_gpus [--memory SIZE | --gpu NAME] [--summary] [--trace[=FILE]] [--check [--ignore OPERATION]... | --dry-run] COUNT PROGRAM [ARGUMENT...]
+    R"(simulate_gpus [--memory SIZE | --gpu NAME] [--deterministic] [--summary] [--trace[=FILE]] [--check [--ignore OPERATION]... | --dry-run] COUNT PROGRAM [ARGUMENT...]
 )";
 
 constexpr char k_help[] =
@@ -41,6 +41,8 @@ cuda:1 ... Values are the CPU's; times say nothing. The exit status is the progr
   --memory SIZE  the memory of each GPU, as in 1GiB or 512MiB (default: 8GiB; 16 MiB of it are reserved)
   --gpu NAME     GPUs like a real card, with its memory: t4, v100, v100-32, a10, a100-40, a100-80, l4, l40s,
                  rtx3090, rtx4090, rtx5090, h100, h200 or b200
+  --deterministic  kernels of the program run in a fixed order, block by block; events are always 1 s apart, so that
+                 autotuners take the first candidate
   --summary      when a process ends, prints its GPU activity to stderr
   --trace        prints each copy, operation, event and wait to stderr, in the order of the program
   --trace=FILE   draws them for Perfetto or chrome://tracing; other processes write theirs beside it
@@ -215,7 +217,7 @@ void prepare_triton(const GpuProfile& gpu) {
 int main(int argc, char** argv) {
   std::optional<std::uint64_t> memory;
   const GpuProfile* gpu = nullptr;
-  bool summary = false, trace = false, check = false, dry_run = false;
+  bool deterministic = false, summary = false, trace = false, check = false, dry_run = false;
   std::string trace_file, ignored;
   int next = 1;
   for (; next < argc && argv[next][0] == '-'; ++next) {
@@ -223,6 +225,8 @@ int main(int argc, char** argv) {
     if (option == "--help") {
       std::printf("%s%s", k_usage, k_help);
       return 0;
+    } else if (option == "--deterministic") {
+      deterministic = true;
     } else if (option == "--summary") {
       summary = true;
     } else if (option == "--trace") {
@@ -276,6 +280,7 @@ int main(int argc, char** argv) {
       "SIMULATE_GPUS_MEMORY",
       std::to_string(memory.value_or((profile.mebibytes - profile.mebibytes_unseen) << 20)));
   set_variable("SIMULATE_GPUS_GPU", std::string(profile.option));
+  set_or_unset("SIMULATE_GPUS_DETERMINISTIC", deterministic);
   set_or_unset("SIMULATE_GPUS_SUMMARY", summary);
   set_or_unset("SIMULATE_GPUS_TRACE", trace);
   set_variable("SIMULATE_GPUS_TRACE_FILE", trace_file.empty() ? "" : trace_of_program(trace_file));

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "kernels/arguments.hpp"
+#include "kernels/transforms.hpp"
 
 namespace simulate_gpus {
 namespace {
@@ -291,6 +292,7 @@ void adapt_to_gpu(const c10::FunctionSchema& schema, const Stack& arguments, Sta
     add_running_statistics(arguments, results);
   if (name == "aten::_linalg_svd" && schema.overload_name().empty())
     results[2] = results[2].toTensor().contiguous();
+  if (name.starts_with("aten::_fft_")) lay_out_transform(schema, arguments, results);
   // Flash attention's results have the strides of the queries, and for the gradients those of queries,
   // keys and values.
   const auto lay_out = [&](std::size_t result, std::size_t argument) {

@@ -277,6 +277,7 @@ void call_on_host(const c10::OperatorHandle& operation, c10::DispatchKey key, bo
     const Widening widening(operation.schema(), arguments, /*is_any=*/false);
     if (!widening.is_possible()) throw;
     *stack = call_widened(operation, key, arguments, widening);
+    adapt_to_gpu(operation.schema(), given, *stack);
   }
 }
 

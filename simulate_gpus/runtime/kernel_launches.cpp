@@ -159,7 +159,8 @@ void simulate_gpus::launch_kernel(CUfunc_st& kernel, const KernelLaunch& launch)
                    .dynamic_shared_bytes = launch.shared_bytes,
                    .parameters = parameters_of(launch, attributes),
                    .cooperative = launch.is_cooperative,
-                   .multiprocessors = static_cast<std::uint32_t>(settings().gpu.multiprocessors)},
+                   .multiprocessors = static_cast<std::uint32_t>(settings().gpu.multiprocessors),
+                   .threads = settings().deterministic ? 1U : 0U},
                   name});
     make_context(stream.device);
     tell_given(stream, {.kind = Kind::operation, .name = name, .size = size});

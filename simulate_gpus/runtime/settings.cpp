@@ -71,6 +71,7 @@ Settings read() {
   }
   settings.summary = !variable("SIMULATE_GPUS_SUMMARY").empty();
   settings.dry_run = !variable("SIMULATE_GPUS_DRY_RUN").empty();
+  settings.deterministic = !variable("SIMULATE_GPUS_DETERMINISTIC").empty();
   settings.trace = !variable("SIMULATE_GPUS_TRACE").empty();
   settings.trace_file = variable("SIMULATE_GPUS_TRACE_FILE");
   settings.check = !variable("SIMULATE_GPUS_CHECK").empty();

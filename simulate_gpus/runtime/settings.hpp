@@ -26,9 +26,10 @@ struct Settings {
   std::uint64_t memory_bytes = 0;  ///< SIMULATE_GPUS_MEMORY, of each card, as CUDA sees it
   GpuProfile gpu = k_plain_gpu;    ///< SIMULATE_GPUS_GPU, as in --gpu
   std::uint64_t reserved_bytes = k_reserved_bytes;
-  bool summary = false;  ///< SIMULATE_GPUS_SUMMARY
-  bool dry_run = false;  ///< SIMULATE_GPUS_DRY_RUN
-  bool trace = false;    ///< SIMULATE_GPUS_TRACE
+  bool summary = false;        ///< SIMULATE_GPUS_SUMMARY
+  bool dry_run = false;        ///< SIMULATE_GPUS_DRY_RUN
+  bool trace = false;          ///< SIMULATE_GPUS_TRACE
+  bool deterministic = false;  ///< SIMULATE_GPUS_DETERMINISTIC
   /// SIMULATE_GPUS_TRACE_FILE, as in "1234:/tmp/trace.json". The process of that number writes it;
   /// others, here 5678, write /tmp/trace.5678.json.
   std::string trace_file;

@@ -21,7 +21,6 @@ SAMPLES = 4  # of each operation
 DIFFER = {
     "native_batch_norm": "in evaluation the CPU gives no statistics, where a GPU gives some that nothing uses",
     "_native_batch_norm_legit": "the same",
-    "fft.rfftn": "strides are those of the CPU's library, not of cuFFT's plan",
     "linalg.eig": "LibTorch gives columns in its own C++ for CPU and GPU; device meta says rows",
 }
 

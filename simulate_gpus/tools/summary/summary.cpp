@@ -44,8 +44,9 @@ struct Counts {
   std::array<std::atomic<std::uint64_t>, 7> waits;  // by their reasons
   std::atomic<std::uint64_t> graph_launches = 0;
 
-  std::mutex mutex;                          // guards the rest
-  std::map<std::string, Count> collectives;  // by their names
+  std::mutex mutex;                              // guards the rest
+  std::map<std::string, Count> collectives;      // by their names
+  std::map<std::string, std::uint64_t> kernels;  // launches of those that the program brought
   // The most that tensors of a device had at a time, as the program requested it, and the operation that made it so
   // much. What LibTorch takes from a GPU is more, rounded up and kept for later.
   std::array<std::pair<std::uint64_t, std::string>, k_most_gpus> peaks;
@@ -58,9 +59,13 @@ struct Counts {
   void add(const Given& what) {
     auto& [pageable, pinned] = of(what.kind);
     (what.is_pinned.value_or(false) ? pinned : pageable).add(what.bytes.value_or(0));
-    if (what.kind != Kind::collective) return;
+    const bool is_of_program = what.kind == Kind::operation && what.size && !what.name.empty();
+    if (what.kind != Kind::collective && !is_of_program) return;
     const std::scoped_lock lock(mutex);
-    collectives[std::string(what.name)].add(*what.bytes);
+    if (is_of_program)
+      ++kernels[std::string(what.name)];
+    else
+      collectives[std::string(what.name)].add(*what.bytes);
   }
 };
 
@@ -119,6 +124,13 @@ void print_collectives(std::FILE* out) {
   }
 }
 
+void print_kernels(std::FILE* out) {
+  if (!counts().kernels.empty())
+    std::fprintf(out, "\n  %-24s %12s\n", "kernels of the program", "launches");
+  for (const auto& [name, launches] : counts().kernels)
+    std::fprintf(out, "  %-24s %12s\n", name.c_str(), grouped(launches).c_str());
+}
+
 // Of each GPU: what tensors had at most, and what LibTorch took for them.
 void print_memory(std::FILE* out) {
   std::fprintf(out, "\n  %-24s %12s %18s %18s  %s\n", "", "context", "peak of tensors",
@@ -160,6 +172,7 @@ void print_summary() {
     std::fprintf(out, "  %-24s %12s\n", name, grouped(value).c_str());
   }
   const std::scoped_lock lock(counts().mutex);
+  print_kernels(out);
   print_collectives(out);
   print_memory(out);
 }

@@ -35,12 +35,14 @@ const std::filesystem::path& libtorch_folder() {
   return folder;
 }
 
-// NumPy's functions read what a tensor's numpy() shares.
+// NumPy's functions read what a tensor's numpy() shares, and Triton launches kernels. They may be in another folder of packages.
 bool is_of_torch(const Frame& frame) {
   static const auto torch = libtorch_folder().parent_path();
-  static const auto numpy = torch.parent_path() / "numpy";
-  return frame.filename.starts_with(torch.string() + '/') ||
-         frame.filename.starts_with(numpy.string() + '/') || frame.filename.starts_with("<frozen ");
+  const auto is_in = [&](const char* folder) {
+    return frame.filename.find(folder) != std::string::npos;
+  };
+  return frame.filename.starts_with(torch.string() + '/') || is_in("-packages/numpy/") ||
+         is_in("-packages/triton/") || frame.filename.starts_with("<frozen ");
 }
 
 bool is_of_program(const void* address) {

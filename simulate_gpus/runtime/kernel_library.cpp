@@ -20,11 +20,16 @@ struct KernelLibrary {
   std::string failure;
 };
 
+// The same sources twice: for any CPU, and for those with vectors of 256 bits.
+const char* library_name() {
+  return __builtin_cpu_supports("x86-64-v3") != 0 ? "libsimulate_gpus_ptx_avx2.so"
+                                                  : "libsimulate_gpus_ptx.so";
+}
+
 KernelLibrary open_library() {
   Dl_info here{};
   dladdr(reinterpret_cast<void*>(&load_ptx), &here);
-  const std::string file =
-      std::filesystem::path(here.dli_fname).replace_filename("libsimulate_gpus_ptx.so");
+  const std::string file = std::filesystem::path(here.dli_fname).replace_filename(library_name());
   KernelLibrary library;
   void* const opened = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (opened == nullptr) {
@@ -40,8 +45,8 @@ KernelLibrary open_library() {
 const KernelLibrary& kernel_library() {
   static const auto* const library = new KernelLibrary(open_library());
   if (library->load == nullptr || library->decompress == nullptr)
-    throw KernelError(cudaErrorNotSupported,
-                      "kernels of programs need libsimulate_gpus_ptx.so: " + library->failure);
+    throw KernelError(cudaErrorNotSupported, std::string("kernels of programs need ") +
+                                                 library_name() + ": " + library->failure);
   return *library;
 }
 

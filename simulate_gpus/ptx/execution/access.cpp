@@ -15,6 +15,48 @@ namespace {
   throw LaneFault{Kind::illegal_address, text, lane};
 }
 
+// Whether each lane is `bytes` behind the one before.
+template <class Address>
+bool are_neighbours(const Lanes& lanes, Slot base, std::size_t bytes) {
+  const Address first = lanes.get<Address>(base, 0);
+  Address difference = 0;
+  SIMULATE_GPUS_PTX_LANES
+  for (int lane = 0; lane < lane_count; ++lane)
+    difference |= lanes.get<Address>(base, lane) ^
+                  static_cast<Address>(first + static_cast<Address>(lane) * bytes);
+  return difference == 0;
+}
+
+template <class Address>
+bool are_within(const Lanes& lanes, Slot base, std::uint64_t added, const Room& room,
+                std::size_t bytes) {
+  const auto start = static_cast<Address>(added), begin = static_cast<Address>(room.begin);
+  const auto last = static_cast<Address>(room.bytes - bytes),
+             low_bits = static_cast<Address>(bytes - 1);
+  Address wrong = 0;
+  SIMULATE_GPUS_PTX_LANES
+  for (int lane = 0; lane < lane_count; ++lane) {
+    const auto address = static_cast<Address>(lanes.get<Address>(base, lane) + start);
+    wrong |= static_cast<Address>(static_cast<Address>(address - begin) > last) |
+             (address & low_bits);
+  }
+  return wrong == 0;
+}
+
+Room room_of(Warp& warp, const Instruction& instruction, Slot base, Access access, int lane) {
+  std::vector<std::byte>& shared = warp.block->shared;
+  if (instruction.space == Space::shared) return {0, shared.size(), shared.data()};
+  const bool may_be_global =
+      instruction.space == Space::global || instruction.space == Space::generic;
+  if (!instruction.is_wide_address || !may_be_global) return {};
+  const std::uint64_t address = address_of(warp, instruction, base, lane);
+  if (address - shared_window < window_bytes && instruction.space == Space::generic)
+    return {shared_window, shared.size(), shared.data()};
+  const GlobalMemory::Known& known = warp.memory.last_used(warp.pc);
+  if (!known.allows(address, instruction.bytes, access)) return {};
+  return {known.begin, known.bytes, known.host};
+}
+
 }  // namespace
 
 void refuse_misaligned(const Target& target, int lane) {
@@ -59,25 +101,26 @@ std::byte* find_in_block(Warp& warp, const Target& target, int lane) {
       return const_cast<std::byte*>(parameters.data()) + inner.address;
     }
     default:
-      return warp.memory.find(target.address, target.bytes, target.access, lane);
+      return warp.memory.find(warp.pc, target.address, target.bytes, target.access, lane);
   }
+}
+
+Room common_room(Warp& warp, const Instruction& instruction, Slot base, Access access, Mask mask) {
+  const Room room = room_of(warp, instruction, base, access, std::countr_zero(mask));
+  if (room.bytes < instruction.bytes) return {};
+  const auto added = static_cast<std::uint64_t>(instruction.immediate);
+  const bool fits =
+      instruction.is_wide_address
+          ? are_within<std::uint64_t>(warp.lanes, base, added, room, instruction.bytes)
+          : are_within<std::uint32_t>(warp.lanes, base, added, room, instruction.bytes);
+  return fits ? room : Room{};
 }
 
 std::byte* find_neighbours(Warp& warp, const Instruction& instruction, Slot base, Access access) {
   if (instruction.space == Space::local || instruction.space == Space::parameter) return nullptr;
-  const std::byte* const addresses = warp.lanes.file + base;
-  bool is_dense = true;
-  if (instruction.is_wide_address) {
-    std::uint64_t each[lane_count];
-    std::memcpy(each, addresses, sizeof each);
-    for (unsigned lane = 0; lane < lane_count; ++lane)
-      is_dense &= each[lane] == each[0] + std::uint64_t{lane} * instruction.bytes;
-  } else {
-    std::uint32_t each[lane_count];
-    std::memcpy(each, addresses, sizeof each);
-    for (unsigned lane = 0; lane < lane_count; ++lane)
-      is_dense &= each[lane] == each[0] + lane * instruction.bytes;
-  }
+  const bool is_dense = instruction.is_wide_address
+                            ? are_neighbours<std::uint64_t>(warp.lanes, base, instruction.bytes)
+                            : are_neighbours<std::uint32_t>(warp.lanes, base, instruction.bytes);
   if (!is_dense) return nullptr;
   const std::uint64_t first = address_of(warp, instruction, base, 0);
   if ((first & (instruction.bytes - 1U)) != 0)
@@ -90,7 +133,7 @@ std::byte* find_neighbours(Warp& warp, const Instruction& instruction, Slot base
     return nullptr;  // the address of shared memory as one of global memory
   if (is_global) {
     try {
-      return warp.memory.find(all.address, all.bytes, access, 0);
+      return warp.memory.find(warp.pc, all.address, all.bytes, access, 0);
     } catch (const LaneFault&) {
       return nullptr;
     }

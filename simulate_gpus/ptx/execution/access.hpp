@@ -23,7 +23,7 @@ inline std::byte* find(Warp& warp, const Target& target, int lane) {
   if ((target.address & (target.bytes - 1)) != 0) refuse_misaligned(target, lane);
   if ((target.space == Space::generic && target.address < shared_window) ||
       target.space == Space::global || target.space == Space::constant)
-    return warp.memory.find(target.address, target.bytes, target.access, lane);
+    return warp.memory.find(warp.pc, target.address, target.bytes, target.access, lane);
   return find_in_block(warp, target, lane);
 }
 
@@ -34,37 +34,45 @@ inline std::uint64_t address_of(const Warp& warp, const Instruction& instruction
   return static_cast<std::uint32_t>(warp.lanes.get<std::uint32_t>(base, lane) + offset);
 }
 
-// The places that an instruction's lanes address. What its accesses have in common is looked at once.
-class Places {
- public:
-  Places(Warp& warp, const Instruction& instruction, Slot base, Access access)
-      : warp_(warp), instruction_(instruction), base_(base), access_(access) {
-    std::vector<std::byte>& shared = warp.block->shared;
-    if (instruction.space != Space::shared || shared.size() < instruction.bytes) return;
-    shared_ = shared.data();
-    last_ = shared.size() - instruction.bytes;
-  }
-
-  [[gnu::always_inline]] std::byte* operator[](int lane) {
-    const std::uint64_t address = address_of(warp_, instruction_, base_, lane);
-    if (address <= last_ && shared_ != nullptr && (address & (instruction_.bytes - 1U)) == 0)
-      return shared_ + address;
-    return find(warp_, Target{instruction_.space, address, instruction_.bytes, access_}, lane);
-  }
-
- private:
-  Warp& warp_;
-  const Instruction& instruction_;
-  Slot base_;
-  Access access_;
-  std::byte* shared_ = nullptr;
-  std::uint64_t last_ = 0;
-};
-
 inline std::byte* find(Warp& warp, const Instruction& instruction, Slot base, Access access,
                        int lane) {
   const std::uint64_t address = address_of(warp, instruction, base, lane);
   return find(warp, Target{instruction.space, address, instruction.bytes, access}, lane);
+}
+
+// Some memory that is in one piece on the host.
+struct Room {
+  std::uint64_t begin = 0, bytes = 0;
+  std::byte* host = nullptr;
+};
+// What all lanes of the warp address, if it is one allocation and no address is misaligned; else nothing.
+Room common_room(Warp& warp, const Instruction& instruction, Slot base, Access access, Mask mask);
+
+template <class Address, class F>
+void each_in_room(const Lanes lanes, Slot base, Address start, std::byte* host, Mask mask,
+                  F&& function) {
+  const auto at = [&](int lane) {
+    function(lane, host + static_cast<Address>(lanes.get<Address>(base, lane) + start));
+  };
+  if (mask == all_lanes)
+    for (int lane = 0; lane < lane_count; ++lane) at(lane);
+  else
+    each_lane(mask, at);
+}
+
+// Calls the function with each lane, from the lowest on, and with the place that the instruction addresses there.
+template <class F>
+void each_place(Warp& warp, const Instruction& instruction, Slot base, Access access, Mask mask,
+                F&& function) {
+  const Room room = common_room(warp, instruction, base, access, mask);
+  const std::uint64_t start = static_cast<std::uint64_t>(instruction.immediate) - room.begin;
+  if (room.host == nullptr)
+    each_lane(mask,
+              [&](int lane) { function(lane, find(warp, instruction, base, access, lane)); });
+  else if (instruction.is_wide_address)
+    each_in_room(warp.lanes, base, start, room.host, mask, function);
+  else
+    each_in_room(warp.lanes, base, static_cast<std::uint32_t>(start), room.host, mask, function);
 }
 
 // Null, unless all lanes of a warp are next to each other there, from the first on, as they mostly are.

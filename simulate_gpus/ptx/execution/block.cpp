@@ -48,15 +48,29 @@ void fill_constants(const Program& program, const Lanes& lanes) {
     for (int lane = 0; lane < lane_count; ++lane) lanes.put(slot, lane, bits);
 }
 
-void fill_specials(const Program& program, const Warp& warp) {
-  for (const Special& special : program.specials) {
-    for (int lane = 0; lane < lane_count; ++lane) {
-      const std::uint64_t value = special.value(warp, lane);
-      if (special.is_wide)
-        warp.lanes.put(special.slot, lane, value);
-      else
-        warp.lanes.put(special.slot, lane, static_cast<std::uint32_t>(value));
-    }
+void put_special(const Special& special, const Warp& warp, int lane, std::uint64_t value) {
+  if (special.is_wide)
+    warp.lanes.put(special.slot, lane, value);
+  else
+    warp.lanes.put(special.slot, lane, static_cast<std::uint32_t>(value));
+}
+
+// What is the same for all blocks.
+void fill_steady(const Program& program, Warp& warp) {
+  fill_constants(program, warp.lanes);
+  for (const Special& special : program.specials)
+    for (int lane = 0; special.is_steady && lane < lane_count; ++lane)
+      put_special(special, warp, lane, special.value(warp, lane));
+  for (const Instruction& instruction : program.steady)
+    instruction.run(warp, instruction, all_lanes);
+}
+
+void fill_specials_of_block(Block& block) {
+  for (const Special& special : block.launch.program.specials) {
+    if (special.is_steady) continue;
+    const std::uint64_t value = special.value(block.warps[0], 0);
+    for (const Warp& warp : block.warps)
+      for (int lane = 0; lane < lane_count; ++lane) put_special(special, warp, lane, value);
   }
 }
 
@@ -163,7 +177,7 @@ void allocate_block(Block& block) {
     warp.first_thread = static_cast<int>(number * lane_count);
     // NOLINTNEXTLINE(performance-no-int-to-ptr): rounded up above
     warp.lanes.file = reinterpret_cast<std::byte*>(file + number * program.register_bytes);
-    fill_constants(program, warp.lanes);
+    fill_steady(program, warp);
   }
 }
 
@@ -181,10 +195,8 @@ void begin_block(Block& block, std::uint64_t number) {
     std::ranges::fill(barrier.arrived, 0);
     barrier.votes = barrier.voters = 0;
   }
-  for (Warp& warp : block.warps) {
-    begin_warp(warp, block.threads);
-    fill_specials(block.launch.program, warp);
-  }
+  for (Warp& warp : block.warps) begin_warp(warp, block.threads);
+  fill_specials_of_block(block);
 }
 
 bool run_block(Block& block, std::uint64_t budget) {

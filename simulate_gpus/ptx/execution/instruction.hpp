@@ -62,21 +62,24 @@ struct Instruction {
   Type type = Type::none, other_type = Type::none;
   std::int64_t immediate = 0, second_immediate = 0;
   std::vector<std::int32_t> targets = {};
+  std::int32_t plain_count = 0;  // of plain instructions from this one on
   std::int32_t line = 0;
   Place place = {};
   const Statement* statement = nullptr;
 };
 
 using SpecialFunction = std::uint64_t (*)(const Warp& warp, int lane);
-struct Special {  // a register that is filled when a block begins
+struct Special {  // a register that is filled when a block begins, or before the first one
   SpecialFunction value = nullptr;
   Slot slot = no_slot;
   bool is_wide = false;
+  bool is_steady = true;  // the same for all blocks; others are the same for all threads of one
 };
 
 struct Program {
   std::string kernel = {};
   std::vector<Instruction> code = {};
+  std::vector<Instruction> steady = {};  // run once for each warp: see lowering/steady_values.cpp
   std::vector<std::pair<Slot, std::uint64_t>> constants = {}, wide_constants = {};
   std::vector<Special> specials = {};
   std::size_t register_bytes = 0, local_bytes = 0, shared_bytes = 0;

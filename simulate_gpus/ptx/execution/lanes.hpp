@@ -2,6 +2,7 @@
 // is one mask for all lanes. Above the bits of a narrow type anything may stand, so that each use cuts it.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -81,6 +82,22 @@ struct Lanes {
     std::memcpy(file + slot, &merged, sizeof merged);
   }
 };
+
+constexpr std::array<Mask, lane_count> lane_bits = [] {
+  std::array<Mask, lane_count> bits{};
+  for (std::size_t lane = 0; lane < bits.size(); ++lane) bits[lane] = Mask{1} << lane;
+  return bits;
+}();
+
+// The lanes of which the function is true. It is called for all of them.
+template <class F>
+inline Mask lanes_where(F&& function) {
+  Mask result = 0;
+  SIMULATE_GPUS_PTX_LANES
+  for (std::size_t lane = 0; lane < lane_count; ++lane)
+    result |= function(static_cast<int>(lane)) ? lane_bits[lane] : 0;
+  return result;
+}
 
 template <class F>
 inline void each_lane(Mask mask, F&& function) {

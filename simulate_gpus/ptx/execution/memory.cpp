@@ -22,16 +22,12 @@ bool GlobalMemory::is_constant(std::uint64_t address) const {
   return address - launch_->constants.begin < launch_->constants.end - launch_->constants.begin;
 }
 
-std::byte* GlobalMemory::find_slowly(std::uint64_t address, std::size_t bytes, Access access,
-                                     int lane) {
-  for (std::size_t k = 1; k < known_.size(); ++k) {
-    const Known& each = known_[k];
-    const std::uint64_t offset = address - each.begin;
-    if (offset >= each.bytes || bytes > each.bytes - offset ||
-        (access == Access::write && !each.may_write))
-      continue;
-    std::swap(known_[0], known_[k]);
-    return known_[0].host + offset;
+std::byte* GlobalMemory::find_slowly(std::int32_t pc, std::uint64_t address, std::size_t bytes,
+                                     Access access, int lane) {
+  for (const Known& each : known_) {
+    if (!each.allows(address, bytes, access)) continue;
+    last_used(pc) = each;
+    return each.host + (address - each.begin);
   }
   const Allocation found = launch_->host.find(address);
   if (address < found.begin || address >= found.end)
@@ -51,6 +47,7 @@ std::byte* GlobalMemory::find_slowly(std::uint64_t address, std::size_t bytes, A
   } else {
     std::rotate(known_.begin(), known_.end() - 1, known_.end());
     known_[0] = {found.begin, found.end - found.begin, found.host, may_write};
+    last_used(pc) = known_[0];
   }
   return found.host + (address - found.begin);
 }

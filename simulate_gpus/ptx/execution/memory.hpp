@@ -38,28 +38,41 @@ class GlobalMemory {
  public:
   explicit GlobalMemory(LaunchState& launch) : launch_(&launch) {}
 
-  // Where the host has these bytes, all of one allocation. Throws: LaneFault.
-  std::byte* find(std::uint64_t address, std::size_t bytes, Access access, int lane) {
-    const Known& last = known_[0];
-    const std::uint64_t offset = address - last.begin;
-    if (offset < last.bytes && bytes <= last.bytes - offset &&
-        (access == Access::read || last.may_write))
-      return last.host + offset;
-    return find_slowly(address, bytes, access, lane);
-  }
-  bool is_constant(std::uint64_t address) const;
-  void forget() { known_ = {}; }  // an allocation has ended
-
- private:
-  struct Known {
+  struct Known {  // an allocation
     std::uint64_t begin = 0, bytes = 0;
     std::byte* host = nullptr;
     bool may_write = true;
+
+    bool allows(std::uint64_t address, std::size_t size, Access access) const {
+      const std::uint64_t offset = address - begin;
+      return offset < bytes && size <= bytes - offset && (access == Access::read || may_write);
+    }
   };
-  std::byte* find_slowly(std::uint64_t address, std::size_t bytes, Access access, int lane);
+
+  // Where the host has these bytes, all of one allocation, for the instruction at `pc`. Throws: LaneFault.
+  std::byte* find(std::int32_t pc, std::uint64_t address, std::size_t bytes, Access access,
+                  int lane) {
+    const Known& last = last_used(pc);
+    if (last.allows(address, bytes, access)) return last.host + (address - last.begin);
+    return find_slowly(pc, address, bytes, access, lane);
+  }
+  // What an instruction last used, as most use the same again.
+  Known& last_used(std::int32_t pc) {
+    return last_used_[static_cast<std::size_t>(pc) % last_used_.size()];
+  }
+  bool is_constant(std::uint64_t address) const;
+  void forget() {  // an allocation has ended
+    last_used_ = {};
+    known_ = {};
+  }
+
+ private:
+  std::byte* find_slowly(std::int32_t pc, std::uint64_t address, std::size_t bytes, Access access,
+                         int lane);
   void note(std::uint64_t address, std::size_t bytes, Access access);
 
   LaunchState* launch_;
+  std::array<Known, 8> last_used_ = {};
   std::array<Known, 4> known_ = {};
 };
 

@@ -10,6 +10,11 @@ namespace {
 // as many as the second number says.
 constexpr int patience = 20'000, head_start = 1'000;
 
+Mask guard_of(const Warp& warp, const Instruction& instruction) {
+  const Mask guard = warp.lanes.predicate(instruction.guard);
+  return instruction.guard_negated ? ~guard : guard;
+}
+
 void park(Warp& warp, Mask lanes, std::int32_t pc) {
   each_lane(lanes, [&](int lane) { warp.lane_pc[static_cast<std::size_t>(lane)] = pc; });
   warp.ready |= lanes;
@@ -17,10 +22,10 @@ void park(Warp& warp, Mask lanes, std::int32_t pc) {
 }
 
 std::int32_t lowest_pc(const Warp& warp) {
-  std::int32_t lowest = std::numeric_limits<std::int32_t>::max();
-  each_lane(warp.ready, [&](int lane) {
-    lowest = std::min(lowest, warp.lane_pc[static_cast<std::size_t>(lane)]);
-  });
+  constexpr std::int32_t none = std::numeric_limits<std::int32_t>::max();
+  std::int32_t lowest = none;
+  for (std::size_t lane = 0; lane < lane_count; ++lane)
+    lowest = std::min(lowest, (warp.ready & lane_bits[lane]) != 0 ? warp.lane_pc[lane] : none);
   return lowest;
 }
 
@@ -29,10 +34,9 @@ bool choose(Warp& warp) {
   if (warp.at_barrier != 0) wake_from_barriers(warp);
   if (warp.ready == 0) return false;
   const std::int32_t lowest = lowest_pc(warp);
-  Mask group = 0;
-  each_lane(warp.ready, [&](int lane) {
-    if (warp.lane_pc[static_cast<std::size_t>(lane)] == lowest) group |= Mask{1} << lane;
-  });
+  const Mask group = warp.ready & lanes_where([&](int lane) {
+                       return warp.lane_pc[static_cast<std::size_t>(lane)] == lowest;
+                     });
   warp.running = group;
   warp.ready &= ~group;
   warp.pc = lowest;
@@ -83,22 +87,35 @@ void wait_at_barrier(Warp& warp, const Instruction& instruction, Mask lanes) {
   }
 }
 
+// So many plain instructions, as far as they go in a row.
+void run_plain(Warp& warp, const Instruction* code, std::int32_t count) {
+  const Mask running = warp.running;
+  const std::int32_t end = warp.pc + count;
+  for (std::int32_t pc = warp.pc; pc != end; ++pc) {
+    const Instruction& instruction = code[pc];
+    warp.pc = pc;  // where a fault is
+    Mask lanes = running;
+    if (instruction.guard != no_slot) {
+      lanes &= guard_of(warp, instruction);
+      if (lanes == 0) continue;
+    }
+    instruction.run(warp, instruction, lanes);
+  }
+  warp.pc = end;
+  warp.steps += static_cast<std::uint64_t>(count);
+}
+
 // One instruction of the lanes that run; whether it is another warp's turn.
 bool step(Warp& warp, const Instruction& instruction) {
   Mask lanes = warp.running;
-  if (instruction.guard != no_slot) {
-    const Mask guard = warp.lanes.predicate(instruction.guard);
-    lanes &= instruction.guard_negated ? ~guard : guard;
-  }
+  if (instruction.guard != no_slot) lanes &= guard_of(warp, instruction);
   if (lanes == 0 && instruction.flow != Flow::branch) {
     ++warp.pc;
     return false;
   }
   switch (instruction.flow) {
     case Flow::plain:
-      instruction.run(warp, instruction, lanes);
-      ++warp.pc;
-      return false;
+      break;
     case Flow::branch:
       branch(warp, instruction, lanes);
       return false;
@@ -138,18 +155,19 @@ void run_warp(Warp& warp, std::uint64_t budget) {
       if (!choose(warp)) return;
       known_ready = 0;
     }
+    std::int32_t count = code[warp.pc].plain_count;
     if (warp.ready != 0) {
       if (warp.ready != known_ready) {
         next = lowest_pc(warp);
         known_ready = warp.ready;
       }
       if (ahead > 0) {
-        --ahead;
+        ahead -= std::max(count, 1);
       } else if (warp.pc >= next) {
         park(warp, warp.running, warp.pc);
         apart = 0;
         continue;
-      } else if (++apart > patience) {  // the others first, for a while
+      } else if (apart > patience) {  // the others first, for a while
         const Mask waiting = warp.running;
         const std::int32_t pc = warp.pc;
         warp.running = 0;
@@ -159,7 +177,14 @@ void run_warp(Warp& warp, std::uint64_t budget) {
         ahead = head_start;
         apart = 0;
         continue;
+      } else {
+        count = std::min(count, next - warp.pc);
+        apart += std::max(count, 1);
       }
+    }
+    if (count > 0) {
+      run_plain(warp, code, count);
+      continue;
     }
     ++warp.steps;
     if (step(warp, code[warp.pc]) && warp.ready == 0) break;

@@ -32,7 +32,7 @@ void copy_to_shared(Warp& warp, const Instruction& instruction, Mask mask) {
     if (given != 0) {  // aligned for all bytes, of which only these are read
       if ((address & (bytes - 1)) != 0)
         refuse_misaligned({Space::global, address, bytes, Access::read}, lane);
-      std::memcpy(to, warp.memory.find(address, given, Access::read, lane), given);
+      std::memcpy(to, warp.memory.find(warp.pc, address, given, Access::read, lane), given);
     }
     std::memset(to + given, 0, bytes - given);
   });

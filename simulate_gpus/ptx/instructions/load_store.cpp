@@ -44,18 +44,21 @@ void load(Warp& warp, const Instruction& instruction, Mask mask) {
       }
     }
   }
-  Places places(warp, instruction, slots[0], Access::read);
   if (count == 1 && slots[1] != no_slot) {
-    each_lane(mask, [&](int lane) { lanes.put<T>(slots[1], lane, value_at<T>(places[lane], 0)); });
+    const Slot result = slots[1];
+    each_place(warp, instruction, slots[0], Access::read, mask,
+               [&](int lane, const std::byte* place) {
+                 lanes.put<T>(result, lane, value_at<T>(place, 0));
+               });
     return;
   }
-  each_lane(mask, [&](int lane) {
-    const std::byte* const place = places[lane];
-    T values[8];
-    for (std::size_t k = 0; k < count; ++k) values[k] = value_at<T>(place, k);
-    for (std::size_t k = 0; k < count; ++k)
-      if (slots[k + 1] != no_slot) lanes.put<T>(slots[k + 1], lane, values[k]);
-  });
+  each_place(warp, instruction, slots[0], Access::read, mask,
+             [&](int lane, const std::byte* place) {
+               T values[8];
+               for (std::size_t k = 0; k < count; ++k) values[k] = value_at<T>(place, k);
+               for (std::size_t k = 0; k < count; ++k)
+                 if (slots[k + 1] != no_slot) lanes.put<T>(slots[k + 1], lane, values[k]);
+             });
 }
 
 // slots: the address, and the parts of the value.
@@ -73,9 +76,7 @@ void store(Warp& warp, const Instruction& instruction, Mask mask) {
     }
   }
   ++warp.writes;
-  Places places(warp, instruction, slots[0], Access::write);
-  each_lane(mask, [&](int lane) {
-    std::byte* const place = places[lane];
+  each_place(warp, instruction, slots[0], Access::write, mask, [&](int lane, std::byte* place) {
     for (std::size_t k = 0; k < instruction.count; ++k) {
       const T value = lanes.get<T>(slots[k + 1], lane);
       std::memcpy(place + k * sizeof value, &value, sizeof value);

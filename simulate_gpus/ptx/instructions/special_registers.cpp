@@ -97,6 +97,10 @@ SpecialFunction find_special(const std::string& name) {
   return found == specials().end() ? nullptr : found->second;
 }
 
+bool is_of_block(const std::string& name) {
+  return name.starts_with("%ctaid") || name.starts_with("%clusterid") || name == "%smid";
+}
+
 void read_clock(Warp& warp, const Instruction& instruction, Mask mask) {
   const std::uint64_t time = now(instruction.negated) >> (instruction.mode != 0 ? 32 : 0);
   each_lane(mask, [&](int lane) {

@@ -1,6 +1,6 @@
 #include "ptx/lowering/lowering.hpp"
 
-#include <algorithm>
+#include <ranges>
 #include <set>
 
 #include "ptx/lowering/opcodes.hpp"
@@ -160,26 +160,33 @@ void Lowering::lower(const Statement& each) {
   const OpcodeLowering lower_this =
       find_opcode(gives_carry ? each.opcode + ".cc" : each.opcode, last_type());
   if (lower_this == nullptr) refuse();
+  const std::size_t first = program_.code.size();
   lower_this(*this);
   statement_ = &each;
+  note_results(first);
   for (std::size_t k = 0; k < taken_.size(); ++k)
     if (!taken_[k]) refuse("." + each.modifiers[k] + " is not known there");
 }
 
 void Lowering::finish() {
+  for (const Instruction& each : program_.code) {
+    if (each.flow != Flow::plain || each.run != nullptr) continue;
+    statement_ = each.statement;
+    invalid("it does not exist for this type");
+  }
+  const std::vector<std::int32_t> places = separate_steady();
   for (const Fixup& fixup : fixups_) {
     const auto found = labels_.find(fixup.label);
     if (found == labels_.end())
       throw Error(Kind::invalid_ptx, "kernel " + kernel_.name + ", PTX line " +
                                          std::to_string(fixup.line) + ": there is no label " +
                                          fixup.label);
-    program_.code[fixup.instruction].targets.push_back(found->second);
+    const auto place = static_cast<std::size_t>(places[fixup.instruction]);
+    program_.code[place].targets.push_back(places[static_cast<std::size_t>(found->second)]);
   }
-  for (const Instruction& each : program_.code) {
-    if (each.flow != Flow::plain || each.run != nullptr) continue;
-    statement_ = each.statement;
-    invalid("it does not exist for this type");
-  }
+  std::int32_t plain_count = 0;
+  for (Instruction& each : std::views::reverse(program_.code))
+    each.plain_count = plain_count = each.flow == Flow::plain ? plain_count + 1 : 0;
   program_.local_bytes = aligned(program_.local_bytes, 16);
   program_.register_bytes = aligned(program_.register_bytes, 64);
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -110,6 +111,10 @@ class Lowering {
   void call_function(const Function& callee, const std::vector<Operand>& results,
                      const std::vector<Operand>& arguments);
   void copy_register(const Operand& from, Slot to, Type type);
+  Slot result_in(Slot slot);  // notes that the statement writes it
+  void note_results(std::size_t first_instruction);
+  bool may_be_steady(std::size_t first_instruction) const;
+  std::vector<std::int32_t> separate_steady();
 
   const Source& source_;
   const Addresses& addresses_;
@@ -126,6 +131,10 @@ class Lowering {
   std::vector<Fixup> fixups_ = {};
   std::uint64_t dynamic_shared_ = 0;
   Slot carry_ = no_slot;
+  std::vector<Slot> results_ = {};                // of the statement
+  std::map<Slot, int> writers_ = {};              // how many statements write a register
+  std::map<std::size_t, Slot> candidates_ = {};   // instructions that may be steady, and their results
+  std::set<Slot> steady_ = {};                    // the same for all blocks of a launch
   int instances_ = 0;
 };
 

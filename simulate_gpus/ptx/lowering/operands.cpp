@@ -41,6 +41,7 @@ Slot Lowering::constant(std::uint64_t bits, bool is_wide) {
   if (is_new) {
     found->second = temporary(is_wide ? 64 : 32);
     (is_wide ? program_.wide_constants : program_.constants).emplace_back(found->second, bits);
+    steady_.insert(found->second);
   }
   return found->second;
 }
@@ -60,7 +61,9 @@ Slot Lowering::special(const std::string& name, bool is_wide) {
   const auto [found, is_new] = specials_.try_emplace({name, is_wide}, no_slot);
   if (is_new) {
     found->second = temporary(is_wide ? 64 : 32);
-    program_.specials.push_back({value, found->second, is_wide});
+    const bool is_steady = !is_of_block(name);
+    program_.specials.push_back({value, found->second, is_wide, is_steady});
+    if (is_steady) steady_.insert(found->second);
   }
   return found->second;
 }
@@ -120,7 +123,12 @@ Slot Lowering::target(const Operand& operand, Type type) {
   if (lane_bytes(register_bits(operand)) != lane_bytes(bits_of(type)) ||
       (register_bits(operand) == 1) != (type == Type::pred))
     invalid("a register of another width than ." + std::string(name_of(type)));
-  return slot_of(operand.reg);
+  return result_in(slot_of(operand.reg));
+}
+
+Slot Lowering::result_in(Slot slot) {
+  results_.push_back(slot);
+  return slot;
 }
 
 Slot Lowering::second_target(std::size_t number, Type type) {
@@ -144,7 +152,7 @@ Slot Lowering::narrowed_source(const Operand& operand, Type type) {
 }
 
 void Lowering::widen(const Operand& operand, Slot from, Type type) {
-  emit(is_signed(type) ? &widen_signed : &widen_unsigned, {slot_of(operand.reg), from});
+  emit(is_signed(type) ? &widen_signed : &widen_unsigned, {result_in(slot_of(operand.reg)), from});
 }
 
 std::string Lowering::variable_name(const std::string& name) const {

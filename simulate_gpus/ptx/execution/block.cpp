@@ -78,9 +78,8 @@ void begin_warp(Warp& warp, std::size_t threads) {
   const std::size_t first = static_cast<std::size_t>(warp.first_thread);
   const std::size_t count = std::min<std::size_t>(threads - first, lane_count);
   warp.alive = count == lane_count ? all_lanes : (Mask{1} << count) - 1;
-  warp.running = warp.at_barrier = warp.gathering = 0;
-  warp.ready = warp.alive;
-  warp.lane_pc.fill(0);
+  warp.running = warp.alive;
+  warp.ready = warp.at_barrier = warp.gathering = warp.voting = 0;
   warp.pc = 0;
 }
 
@@ -191,6 +190,7 @@ void begin_block(Block& block, std::uint64_t number) {
       block.repeated_steps = 0;
   std::ranges::fill(block.shared, std::byte{0});
   std::ranges::fill(block.local, std::byte{0});
+  block.awaited = 0;
   for (Barrier& barrier : block.barriers) {
     std::ranges::fill(barrier.arrived, 0);
     barrier.votes = barrier.voters = 0;

@@ -27,10 +27,8 @@ bool is_complete(const Block& block, const Barrier& barrier) {
 }
 
 void try_release(Block& block, Barrier& barrier) {
-  if (barrier.arrived.empty() ||
-      std::ranges::all_of(barrier.arrived, [](Mask mask) { return mask == 0; }))
-    return;
   if (!is_complete(block, barrier)) return;
+  block.awaited &= ~lane_bits[static_cast<std::size_t>(&barrier - block.barriers.data())];
   barrier.released_votes = barrier.votes;
   barrier.released_voters = barrier.voters;
   barrier.votes = barrier.voters = 0;
@@ -41,7 +39,6 @@ void try_release(Block& block, Barrier& barrier) {
 // What bar.red gives to a lane that goes on.
 void put_votes(Warp& warp, const Instruction& instruction, int lane, const Barrier& barrier) {
   const Slot result = instruction.slots[2];
-  if (instruction.mode < barrier_popc || result == no_slot) return;
   if (instruction.mode == barrier_popc) {
     warp.lanes.put(result, lane, barrier.released_votes);
     return;
@@ -73,30 +70,43 @@ void arrive_at_barrier(Warp& warp, const Instruction& instruction, Mask lanes) {
     barrier.voters += static_cast<std::uint32_t>(std::popcount(lanes));
   }
   barrier.arrived[warp.number] |= lanes;
+  block.awaited |= lane_bits[number];
   if (instruction.mode != barrier_arrive) {
     warp.at_barrier |= lanes;
-    each_lane(lanes, [&](int lane) {
-      warp.lane_barrier[static_cast<std::size_t>(lane)] = static_cast<std::uint8_t>(number);
-      warp.lane_phase[static_cast<std::size_t>(lane)] = barrier.phase;
-    });
+    if (instruction.mode >= barrier_popc && instruction.slots[2] != no_slot) warp.voting |= lanes;
+    put_where(warp.lane_barrier, lanes, number);
+    put_where(warp.lane_phase, lanes, barrier.phase);
   }
   try_release(block, barrier);
 }
 
 void release_barriers(Block& block) {
-  for (Barrier& barrier : block.barriers) try_release(block, barrier);
+  each_lane(block.awaited, [&](int number) {
+    try_release(block, block.barriers[static_cast<std::size_t>(number)]);
+  });
 }
 
 void wake_from_barriers(Warp& warp) {
   const std::vector<Instruction>& code = warp.block->launch.program.code;
-  each_lane(warp.at_barrier, [&](int lane) {
-    const auto place = static_cast<std::size_t>(lane);
-    const Barrier& barrier = warp.block->barriers[warp.lane_barrier[place]];
-    if (barrier.phase == warp.lane_phase[place]) return;
-    warp.at_barrier &= ~(Mask{1} << lane);
-    warp.ready |= Mask{1} << lane;
-    put_votes(warp, code[static_cast<std::size_t>(warp.lane_pc[place] - 1)], lane, barrier);
-  });
+  for (Mask left = warp.at_barrier; left != 0;) {
+    const std::uint32_t number = warp.lane_barrier[static_cast<std::size_t>(std::countr_zero(left))];
+    const Barrier& barrier = warp.block->barriers[number];
+    const std::uint64_t phase = barrier.phase;
+    const Mask there = left & lanes_where([&](int lane) {
+                         return warp.lane_barrier[static_cast<std::size_t>(lane)] == number;
+                       });
+    const Mask awake = there & lanes_where([&](int lane) {
+                         return warp.lane_phase[static_cast<std::size_t>(lane)] != phase;
+                       });
+    left &= ~there;
+    warp.at_barrier &= ~awake;
+    warp.ready |= awake;
+    each_lane(awake & warp.voting, [&](int lane) {
+      const std::int32_t next = warp.lane_pc[static_cast<std::size_t>(lane)];
+      put_votes(warp, code[static_cast<std::size_t>(next - 1)], lane, barrier);
+    });
+    warp.voting &= ~awake;
+  }
 }
 
 // Lanes that gather stand at the instruction that they wait for. All who name the same mask form a group; it is complete
@@ -105,6 +115,15 @@ bool run_together(Warp& warp, const Instruction& instruction, Mask lanes) {
   const std::vector<Instruction>& code = warp.block->launch.program.code;
   const std::int32_t pc = warp.pc;
   const Mask outside = warp.running & ~lanes;
+  const Mask first_named =
+      warp.lanes.get<Mask>(instruction.slots[0], std::countr_zero(lanes));
+  const Mask agreeing = lanes_where([&](int lane) {
+    return warp.lanes.get<Mask>(instruction.slots[0], lane) == first_named;
+  });
+  if (lanes == warp.alive && (lanes & ~agreeing) == 0) {  // all are there, in one group
+    instruction.run(warp, instruction, lanes);
+    return true;
+  }
   Mask there = lanes;
   each_lane(warp.gathering, [&](int lane) {
     const std::int32_t other = warp.lane_pc[static_cast<std::size_t>(lane)];
@@ -112,7 +131,7 @@ bool run_together(Warp& warp, const Instruction& instruction, Mask lanes) {
         instruction.flow == Flow::meet && code[static_cast<std::size_t>(other)].flow == Flow::meet;
     if (other == pc || meets) there |= Mask{1} << lane;
   });
-  each_lane(lanes, [&](int lane) { warp.lane_pc[static_cast<std::size_t>(lane)] = pc; });
+  put_where(warp.lane_pc, lanes, pc);
   Mask left = there, done = 0;
   while (left != 0) {
     const auto mask_of = [&](int lane) {

@@ -99,6 +99,12 @@ inline Mask lanes_where(F&& function) {
   return result;
 }
 
+template <class T>
+inline void put_where(std::array<T, lane_count>& values, Mask lanes, T value) {
+  for (std::size_t lane = 0; lane < lane_count; ++lane)
+    values[lane] = (lanes & lane_bits[lane]) != 0 ? value : values[lane];
+}
+
 template <class F>
 inline void each_lane(Mask mask, F&& function) {
   for (; mask != 0; mask &= mask - 1) function(std::countr_zero(mask));

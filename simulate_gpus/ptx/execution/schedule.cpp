@@ -16,7 +16,7 @@ Mask guard_of(const Warp& warp, const Instruction& instruction) {
 }
 
 void park(Warp& warp, Mask lanes, std::int32_t pc) {
-  each_lane(lanes, [&](int lane) { warp.lane_pc[static_cast<std::size_t>(lane)] = pc; });
+  put_where(warp.lane_pc, lanes, pc);
   warp.ready |= lanes;
   warp.running &= ~lanes;
 }
@@ -24,8 +24,11 @@ void park(Warp& warp, Mask lanes, std::int32_t pc) {
 std::int32_t lowest_pc(const Warp& warp) {
   constexpr std::int32_t none = std::numeric_limits<std::int32_t>::max();
   std::int32_t lowest = none;
-  for (std::size_t lane = 0; lane < lane_count; ++lane)
-    lowest = std::min(lowest, (warp.ready & lane_bits[lane]) != 0 ? warp.lane_pc[lane] : none);
+  const Mask ready = warp.ready;
+  for (std::size_t lane = 0; lane < lane_count; ++lane) {
+    const std::int32_t pc = (ready & lane_bits[lane]) != 0 ? warp.lane_pc[lane] : none;
+    lowest = pc < lowest ? pc : lowest;
+  }
   return lowest;
 }
 
@@ -70,8 +73,7 @@ void end_lanes(Warp& warp, Mask ended) {
   warp.block->alive -= static_cast<std::size_t>(std::popcount(ended));
   ++warp.pc;
   release_barriers(*warp.block);
-  // Those that wait for the ended lanes look again.
-  each_lane(warp.gathering, [&](int lane) { warp.ready |= Mask{1} << lane; });
+  warp.ready |= warp.gathering;  // those that wait for the ended lanes look again
   warp.gathering = 0;
 }
 
@@ -79,7 +81,7 @@ void end_lanes(Warp& warp, Mask ended) {
 void wait_at_barrier(Warp& warp, const Instruction& instruction, Mask lanes) {
   arrive_at_barrier(warp, instruction, lanes);
   if ((warp.at_barrier & lanes) != 0) {
-    each_lane(lanes, [&](int lane) { warp.lane_pc[static_cast<std::size_t>(lane)] = warp.pc + 1; });
+    put_where(warp.lane_pc, lanes, warp.pc + 1);
     warp.running &= ~lanes;
     park(warp, warp.running, warp.pc + 1);
   } else {

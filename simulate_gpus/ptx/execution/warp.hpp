@@ -28,9 +28,10 @@ struct Warp {
   Mask running = 0;                    // the lanes that run, all at `pc`
   Mask ready = 0;                      // those that could run, each at its own lane_pc
   Mask at_barrier = 0, gathering = 0;  // those that wait
+  Mask voting = 0;                     // those at a barrier that gives them a result
   std::int32_t pc = 0;
   std::array<std::int32_t, lane_count> lane_pc = {};
-  std::array<std::uint8_t, lane_count> lane_barrier = {};
+  std::array<std::uint32_t, lane_count> lane_barrier = {};
   std::array<std::uint64_t, lane_count> lane_phase = {};
   std::uint64_t steps = 0, writes = 0;
 
@@ -56,6 +57,7 @@ struct Block {
   std::vector<std::byte> registers = {};
   std::vector<Warp> warps = {};
   std::array<Barrier, 16> barriers = {};
+  Mask awaited = 0;         // those barriers at which lanes have arrived
   std::string output = {};  // of printf
   std::size_t threads = 0, alive = 0;
   std::uint64_t turns = 0;

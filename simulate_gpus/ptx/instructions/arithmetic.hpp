@@ -40,6 +40,21 @@ struct Extreme {
   }
 };
 
+// The same without modifiers, and without branches.
+template <bool IsMax>
+struct PlainExtreme {
+  template <class C>
+  C operator()(C a, C b) const {
+    using Bits = std::conditional_t<sizeof(C) == 4, std::uint32_t, std::uint64_t>;
+    const auto left = std::bit_cast<Bits>(a), right = std::bit_cast<Bits>(b);
+    const C either = std::bit_cast<C>(IsMax ? left & right : left | right);  // of two zeros
+    const C chosen = (IsMax ? b > a : b < a) ? b : a;
+    const C known = a == b ? either : chosen;
+    const C other = b != b ? a + b : b;
+    return a != a ? other : known;
+  }
+};
+
 // d = F()(a ...) with the instruction's rules and rounding.
 template <class F, class Float, class... Sources>
 void apply_ruled(Warp& warp, const Instruction& instruction, Mask mask) {
@@ -57,9 +72,11 @@ void apply_ruled(Warp& warp, const Instruction& instruction, Mask mask) {
       };
       const auto value =
           calculate(operand_of(rules, lanes.get<Sources>(slots[Number + 1], lane))...);
-      const double exact = rules.ftz ? calculate(static_cast<double>(operand_of(
+      // Only results that are not above the smallest normal number can become zero by .ftz.
+      const bool may_flush = rules.ftz && std::abs(value) <= smallest_normal<Float>;
+      const double exact = may_flush ? calculate(static_cast<double>(operand_of(
                                            rules, lanes.get<Sources>(slots[Number + 1], lane)))...)
-                                     : 0;
+                                     : 1;
       lanes.put<Float>(slots[0], lane, result_of<Float>(rules, value, exact));
     });
   }

@@ -41,6 +41,13 @@ struct TruncateToInt {
   }
 };
 
+struct Saturate {  // cvt.sat.f32.f32: NaN is zero
+  float operator()(float a) const {
+    const float below = a < 1 ? a : 1;
+    return a > 0 ? below : 0;
+  }
+};
+
 template <class Visitor>
 Handler for_integers_and_bytes(Type type, Visitor&& visit) {
   if (type == Type::u8 || type == Type::b8) return visit.template operator()<std::uint8_t>();
@@ -64,6 +71,8 @@ Handler from_integer(Type to, Type from) {
 }  // namespace
 
 Handler fast_conversion(Type to, Type from, const Rules& rules, bool is_finite) {
+  if (to == Type::f32 && from == Type::f32 && rules.sat && !rules.ftz && !rules.to_integer)
+    return apply<Saturate, float, float>;
   if (rules.ftz || rules.sat || rules.relu || is_finite) return nullptr;
   if (to == Type::s32 && from == Type::f32 && rules.to_integer && rules.rounding == Rounding::zero)
     return apply<TruncateToInt, std::int32_t, float>;

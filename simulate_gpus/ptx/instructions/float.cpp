@@ -30,12 +30,26 @@ struct Plain {
 };
 
 bool is_plain(const Rules& rules) {
-  return rules.rounding == Rounding::nearest && !rules.ftz && !rules.sat && !rules.relu;
+  return !rules.ftz && !rules.sat && !rules.relu && !rules.nan && !rules.xorsign_abs;
+}
+
+template <class F, class Float, class... Sources>
+void apply_rounded(Warp& warp, const Instruction& instruction, Mask mask) {
+  const RoundingScope rounding(instruction.rules.rounding);
+  apply<Plain<F>, Float, Sources...>(warp, instruction, mask);
 }
 
 template <class F, class Float, class... Sources>
 Handler plain_or_ruled(const Rules& rules) {
-  return is_plain(rules) ? apply<Plain<F>, Float, Sources...> : apply_ruled<F, Float, Sources...>;
+  if (!is_plain(rules)) return apply_ruled<F, Float, Sources...>;
+  return rules.rounding == Rounding::nearest ? apply<Plain<F>, Float, Sources...>
+                                             : apply_rounded<F, Float, Sources...>;
+}
+
+template <class Float, bool IsMax>
+Handler extreme(const Rules& rules) {
+  return is_plain(rules) ? apply<Plain<PlainExtreme<IsMax>>, Float, Float, Float>
+                         : apply_ruled<Extreme<IsMax>, Float, Float, Float>;
 }
 
 template <class Float>
@@ -50,8 +64,7 @@ Handler float_handler(std::string_view name, const Rules& rules) {
   if (name == "sqrt") return plain_or_ruled<SqrtFloat, Float, Float>(rules);
   if (name == "neg") return plain_or_ruled<NegFloat, Float, Float>(rules);
   if (name == "abs") return plain_or_ruled<AbsFloat, Float, Float>(rules);
-  if (name == "min") return apply_ruled<Extreme<false>, Float, Float, Float>;
-  return apply_ruled<Extreme<true>, Float, Float, Float>;
+  return name == "min" ? extreme<Float, false>(rules) : extreme<Float, true>(rules);
 }
 
 std::size_t source_count(std::string_view name) {

@@ -30,14 +30,18 @@ void shfl(Warp& warp, const Instruction& instruction, Mask mask) {
   const std::vector<Slot>& slots = instruction.slots;
   std::uint32_t values[lane_count];  // d may be a
   std::memcpy(values, warp.lanes.file + slots[3], sizeof values);
-  Mask inside = 0;
-  each_lane(mask, [&](int lane) {
-    const ShuffleSource source =
-        source_of(instruction.mode, lane, warp.lanes.get<std::uint32_t>(slots[4], lane),
-                  warp.lanes.get<std::uint32_t>(slots[5], lane));
-    inside |= static_cast<Mask>(source.is_inside) << lane;
-    if (slots[1] != no_slot) warp.lanes.put(slots[1], lane, values[source.lane & 31]);
+  int sources[lane_count];
+  const Lanes lanes = warp.lanes;
+  const Slot b = slots[4], c = slots[5];
+  const std::uint8_t mode = instruction.mode;
+  const Mask inside = lanes_where([&](int lane) {
+    const ShuffleSource source = source_of(mode, lane, lanes.get<std::uint32_t>(b, lane),
+                                           lanes.get<std::uint32_t>(c, lane));
+    sources[lane] = source.lane & 31;
+    return source.is_inside;
   });
+  if (slots[1] != no_slot)
+    for_lanes<std::uint32_t>(lanes, slots[1], mask, [&](int lane) { return values[sources[lane]]; });
   if (slots[2] != no_slot) warp.lanes.put_predicate(slots[2], mask, inside);
 }
 

@@ -89,7 +89,17 @@ constexpr std::array<Mask, lane_count> lane_bits = [] {
   return bits;
 }();
 
-// The lanes of which the function is true. It is called for all of them.
+// The lanes of which the function has all bits set, rather than none. It is called for all of them.
+template <class F>
+inline Mask lanes_of(F&& function) {
+  Mask result = 0;
+  SIMULATE_GPUS_PTX_LANES
+  for (std::size_t lane = 0; lane < lane_count; ++lane)
+    result |= function(static_cast<int>(lane)) & lane_bits[lane];
+  return result;
+}
+
+// The lanes of which the function is true.
 template <class F>
 inline Mask lanes_where(F&& function) {
   Mask result = 0;

@@ -38,48 +38,59 @@ constexpr std::array comparisons = {
     Comparison{"nan", is_unordered},
 };
 
+// A comparison, for vectors: each relation has all bits set, if it makes the comparison true, or none.
+class Truth {
+ public:
+  explicit Truth(Mask relations)
+      : less_(bits(relations & is_less)),
+        equal_(bits(relations & is_equal)),
+        greater_(bits(relations & is_greater)),
+        unordered_(bits(relations & is_unordered)) {}
+
+  template <class T>
+  Mask of(T a, T b) const {
+    const Mask ordered = (a < b ? less_ : 0) | (a == b ? equal_ : 0) | (a > b ? greater_ : 0);
+    if constexpr (std::is_floating_point_v<T>)
+      return ordered | (a != a ? unordered_ : 0) | (b != b ? unordered_ : 0);
+    return ordered;
+  }
+
+ private:
+  static Mask bits(Mask relation) { return relation != 0 ? all_lanes : 0; }
+  Mask less_, equal_, greater_, unordered_;
+};
+
+// The lanes in which the comparison is true; of halves those of the upper or the lower ones.
 template <class T>
-Mask relation_of(T a, T b) {
-  Mask relation = static_cast<Mask>(a < b) * is_less | static_cast<Mask>(a == b) * is_equal |
-                  static_cast<Mask>(a > b) * is_greater;
-  if constexpr (std::is_floating_point_v<T>)
-    relation |= static_cast<Mask>(a != a || b != b) * is_unordered;
-  return relation;
+Mask compare_lanes(const Lanes lanes, Slot a, Slot b, const Instruction& instruction, bool upper) {
+  const Truth truth(instruction.mode);
+  const bool ftz = instruction.rules.ftz;
+  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat>) {
+    const auto value = [&](Slot slot, int lane) {
+      const auto bits = lanes.get<std::uint32_t>(slot, lane);
+      const float number = static_cast<float>(
+          calculated(T{static_cast<std::uint16_t>(upper ? bits >> 16 : bits)}));
+      return ftz ? static_cast<float>(flushed<T>(number)) : number;
+    };
+    return lanes_of([&](int lane) { return truth.of(value(a, lane), value(b, lane)); });
+  } else {
+    if constexpr (std::is_same_v<T, float>) {
+      if (ftz)
+        return lanes_of([&](int lane) {
+          return truth.of(flushed<float>(lanes.get<float>(a, lane)),
+                          flushed<float>(lanes.get<float>(b, lane)));
+        });
+    }
+    return lanes_of(
+        [&](int lane) { return truth.of(lanes.get<T>(a, lane), lanes.get<T>(b, lane)); });
+  }
 }
 
-// The lanes in which the comparison is true; First is where the operands are within their slots.
+// Whether there are two of them in a register.
 template <class T>
-Mask compare_lanes(const Lanes& lanes, Slot a, Slot b, const Instruction& instruction, Mask mask,
-                   bool upper) {
-  const Mask relations = instruction.mode;
-  const auto truth = [&](int lane) -> Mask {
-    if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat>) {
-      const auto value = [&](Slot slot) {
-        const auto bits = lanes.get<std::uint32_t>(slot, lane);
-        const float number = static_cast<float>(
-            calculated(T{static_cast<std::uint16_t>(upper ? bits >> 16 : bits)}));
-        return instruction.rules.ftz ? static_cast<float>(flushed<T>(number)) : number;
-      };
-      return (relation_of(value(a), value(b)) & relations) != 0;
-    } else if constexpr (std::is_same_v<T, float>) {
-      if (instruction.rules.ftz)
-        return (relation_of(flushed<float>(lanes.get<float>(a, lane)),
-                            flushed<float>(lanes.get<float>(b, lane))) &
-                relations) != 0;
-    }
-    if constexpr (std::is_arithmetic_v<T>)
-      return (relation_of(lanes.get<T>(a, lane), lanes.get<T>(b, lane)) & relations) != 0;
-  };
-  Mask result = 0;
-  if (mask == all_lanes) {
-    Mask each[lane_count];
-    SIMULATE_GPUS_PTX_LANES
-    for (int lane = 0; lane < lane_count; ++lane) each[lane] = truth(lane);
-    for (int lane = 0; lane < lane_count; ++lane) result |= each[lane] << lane;
-  } else {
-    each_lane(mask, [&](int lane) { result |= truth(lane) << lane; });
-  }
-  return result;
+bool is_pair(const Instruction& instruction) {
+  if constexpr (std::is_arithmetic_v<T>) return false;
+  return bits_of(instruction.type) == 32;
 }
 
 Mask combined(const Lanes& lanes, const Instruction& instruction, Mask truth) {
@@ -94,10 +105,10 @@ Mask combined(const Lanes& lanes, const Instruction& instruction, Mask truth) {
 template <class T>
 void setp(Warp& warp, const Instruction& instruction, Mask mask) {
   const std::vector<Slot>& slots = instruction.slots;
-  const Mask truth = compare_lanes<T>(warp.lanes, slots[2], slots[3], instruction, mask, false);
-  const bool is_pair = bits_of(instruction.type) == 32 && is_half(instruction.type);
-  const Mask other =
-      is_pair ? compare_lanes<T>(warp.lanes, slots[2], slots[3], instruction, mask, true) : ~truth;
+  const Mask truth = compare_lanes<T>(warp.lanes, slots[2], slots[3], instruction, false);
+  const Mask other = is_pair<T>(instruction)
+                         ? compare_lanes<T>(warp.lanes, slots[2], slots[3], instruction, true)
+                         : ~truth;
   const Mask first = combined(warp.lanes, instruction, truth),
              second = combined(warp.lanes, instruction, other);
   if (slots[0] != no_slot) warp.lanes.put_predicate(slots[0], mask, first);
@@ -108,14 +119,14 @@ void setp(Warp& warp, const Instruction& instruction, Mask mask) {
 template <class T>
 void set(Warp& warp, const Instruction& instruction, Mask mask) {
   const std::vector<Slot>& slots = instruction.slots;
-  const bool is_pair = bits_of(instruction.type) == 32 && is_half(instruction.type);
+  const bool has_pair = is_pair<T>(instruction);
   const auto truth_of = [&](bool upper) {
     return combined(warp.lanes, instruction,
-                    compare_lanes<T>(warp.lanes, slots[2], slots[3], instruction, mask, upper));
+                    compare_lanes<T>(warp.lanes, slots[2], slots[3], instruction, upper));
   };
-  const Mask truth = truth_of(false), upper = is_pair ? truth_of(true) : 0;
+  const Mask truth = truth_of(false), upper = has_pair ? truth_of(true) : 0;
   const auto one =
-      static_cast<std::uint32_t>(instruction.immediate & (is_pair ? 0xFFFF : 0xFFFFFFFF));
+      static_cast<std::uint32_t>(instruction.immediate & (has_pair ? 0xFFFF : 0xFFFFFFFF));
   each_lane(mask, [&](int lane) {
     const std::uint32_t low = (truth >> lane & 1) != 0 ? one : 0;
     const std::uint32_t high = (upper >> lane & 1) != 0 ? one << 16 : 0;

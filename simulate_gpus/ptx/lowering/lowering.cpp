@@ -184,11 +184,11 @@ void Lowering::finish() {
     const auto place = static_cast<std::size_t>(places[fixup.instruction]);
     program_.code[place].targets.push_back(places[static_cast<std::size_t>(found->second)]);
   }
+  allocate_registers();
   std::int32_t plain_count = 0;
   for (Instruction& each : std::views::reverse(program_.code))
     each.plain_count = plain_count = each.flow == Flow::plain ? plain_count + 1 : 0;
   program_.local_bytes = aligned(program_.local_bytes, 16);
-  program_.register_bytes = aligned(program_.register_bytes, 64);
 }
 
 Instruction& Lowering::emit(Handler handler, std::vector<Slot> slots) {

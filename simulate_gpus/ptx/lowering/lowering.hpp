@@ -27,6 +27,11 @@ struct SymbolPlace {
   std::uint64_t address = 0;  // in its space
 };
 
+struct RegisterFile {
+  std::size_t bytes = 0;
+  Slot place(std::size_t size);  // behind all others
+};
+
 class Lowering {
  public:
   Lowering(const Source& source, const Addresses& addresses, const Function& kernel);
@@ -115,6 +120,8 @@ class Lowering {
   void note_results(std::size_t first_instruction);
   bool may_be_steady(std::size_t first_instruction) const;
   std::vector<std::int32_t> separate_steady();
+  void allocate_registers();
+  void move_registers(const std::map<Slot, Slot>& moved);
 
   const Source& source_;
   const Addresses& addresses_;
@@ -134,6 +141,9 @@ class Lowering {
   std::vector<Slot> results_ = {};                // of the statement
   std::map<Slot, int> writers_ = {};              // how many statements write a register
   std::map<std::size_t, Slot> candidates_ = {};   // instructions that may be steady, and their results
+  std::map<std::size_t, std::set<Slot>> results_of_ = {};  // instructions; not all are known
+  RegisterFile file_ = {};
+  std::map<Slot, std::size_t> sizes_ = {};
   std::set<Slot> steady_ = {};                    // the same for all blocks of a launch
   int instances_ = 0;
 };

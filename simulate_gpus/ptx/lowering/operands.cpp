@@ -17,10 +17,9 @@ bool is_special(const Operand& operand) {
 
 Slot Lowering::temporary(std::size_t bits) {
   const std::size_t bytes = bits == 1 ? sizeof(Mask) : lane_count * lane_bytes(bits);
-  if (bits != 1) program_.register_bytes = (program_.register_bytes + 63) / 64 * 64;
-  const auto slot = static_cast<Slot>(program_.register_bytes);
-  program_.register_bytes += bytes;
-  if (program_.register_bytes > most_register_bytes) refuse("the kernel has too many registers");
+  const Slot slot = file_.place(bytes);
+  sizes_[slot] = bytes;
+  if (file_.bytes > most_register_bytes) refuse("the kernel has too many registers");
   return slot;
 }
 

@@ -33,6 +33,7 @@ bool Lowering::may_be_steady(std::size_t first) const {
 
 void Lowering::note_results(std::size_t first) {
   if (may_be_steady(first)) candidates_[first] = results_[0];
+  if (program_.code.size() == first + 1) results_of_[first] = {results_.begin(), results_.end()};
   for (const Slot slot : results_) ++writers_[slot];
   results_.clear();
 }
@@ -41,6 +42,7 @@ void Lowering::note_results(std::size_t first) {
 std::vector<std::int32_t> Lowering::separate_steady() {
   std::vector<Instruction> varying;
   std::vector<std::int32_t> places;
+  std::map<std::size_t, std::set<Slot>> results_of;
   for (std::size_t k = 0; k < program_.code.size(); ++k) {
     places.push_back(static_cast<std::int32_t>(varying.size()));
     Instruction& instruction = program_.code[k];
@@ -56,11 +58,13 @@ std::vector<std::int32_t> Lowering::separate_steady() {
       steady_.insert(result);
       program_.steady.push_back(std::move(instruction));
     } else {
+      results_of[varying.size()] = std::move(results_of_[k]);
       varying.push_back(std::move(instruction));
     }
   }
   places.push_back(static_cast<std::int32_t>(varying.size()));
   program_.code = std::move(varying);
+  results_of_ = std::move(results_of);
   return places;
 }
 

@@ -1,0 +1,144 @@
+// Places of registers in the file of a warp: those of which only one is needed at a time share one. PTX has a register for
+// each intermediate result, and a processor's cache has no room for all of them in 32 lanes.
+#include <algorithm>
+#include <queue>
+
+#include "ptx/lowering/lowering.hpp"
+
+namespace simulate_gpus::ptx {
+namespace {
+
+// From the first to the last instruction between which a register may hold what is still read.
+struct Interval {
+  Slot slot = no_slot;
+  std::int32_t first = 0, last = 0;
+  bool is_within_block = false;  // of straight code, which writes it first
+};
+
+struct Loop {
+  std::int32_t begin = 0, end = 0;
+};
+
+bool ends_block(Flow flow) {
+  return flow == Flow::branch || flow == Flow::indexed_branch || flow == Flow::exit;
+}
+
+// For each instruction the number of its block of straight code.
+std::vector<int> blocks_of(const std::vector<Instruction>& code) {
+  std::vector<int> begins(code.size() + 1, 0);
+  for (std::size_t k = 0; k < code.size(); ++k) {
+    if (ends_block(code[k].flow)) begins[k + 1] = 1;
+    for (const std::int32_t target : code[k].targets)
+      if (ends_block(code[k].flow)) begins[static_cast<std::size_t>(target)] = 1;
+  }
+  for (std::size_t k = 1; k < begins.size(); ++k) begins[k] += begins[k - 1];
+  return begins;
+}
+
+// Loops that overlap count as one.
+std::vector<Loop> loops_of(const std::vector<Instruction>& code) {
+  std::vector<Loop> loops;
+  for (std::int32_t k = static_cast<std::int32_t>(code.size()) - 1; k >= 0; --k) {
+    const Instruction& instruction = code[static_cast<std::size_t>(k)];
+    if (!ends_block(instruction.flow) || instruction.targets.empty()) continue;
+    const std::int32_t begin = std::ranges::min(instruction.targets);
+    if (begin > k) continue;
+    if (loops.empty() || k < loops.back().begin)
+      loops.push_back({begin, k});
+    else
+      loops.back().begin = std::min(loops.back().begin, begin);
+  }
+  std::ranges::reverse(loops);
+  return loops;
+}
+
+// What is read in a loop may have been written in the round before: it is needed from the loop's begin to its end.
+Interval extended(Interval interval, const std::vector<Loop>& loops) {
+  if (interval.is_within_block) return interval;
+  const auto after = std::ranges::lower_bound(loops, interval.first, {}, &Loop::end);
+  for (auto loop = after; loop != loops.end() && loop->begin <= interval.last; ++loop) {
+    interval.first = std::min(interval.first, loop->begin);
+    interval.last = std::max(interval.last, loop->end);
+  }
+  return interval;
+}
+
+// Gives each interval a place that no other one has at the same time.
+void share(std::vector<Interval> intervals, const std::map<Slot, std::size_t>& sizes,
+           RegisterFile& file, std::map<Slot, Slot>& moved) {
+  const auto ends_later = [](const Interval& a, const Interval& b) { return a.last > b.last; };
+  std::priority_queue<Interval, std::vector<Interval>, decltype(ends_later)> taken(ends_later);
+  std::map<std::size_t, std::vector<Slot>> free;  // by their size
+  std::ranges::sort(intervals, {}, &Interval::first);
+  for (const Interval& interval : intervals) {
+    for (; !taken.empty() && taken.top().last < interval.first; taken.pop()) {
+      const Slot ended = taken.top().slot;
+      free[sizes.at(ended)].push_back(moved.at(ended));
+    }
+    const std::size_t bytes = sizes.at(interval.slot);
+    std::vector<Slot>& fitting = free[bytes];
+    if (fitting.empty()) fitting.push_back(file.place(bytes));
+    moved[interval.slot] = fitting.back();
+    fitting.pop_back();
+    taken.push(interval);
+  }
+}
+
+}  // namespace
+
+Slot RegisterFile::place(std::size_t size) {
+  if (size > sizeof(Mask)) bytes = (bytes + 63) / 64 * 64;
+  const auto slot = static_cast<Slot>(bytes);
+  bytes += size;
+  return slot;
+}
+
+void Lowering::allocate_registers() {
+  const std::vector<int> blocks = blocks_of(program_.code);
+  const std::vector<Loop> loops = loops_of(program_.code);
+  std::map<Slot, Interval> needed;
+  for (const auto& [name, slot] : registers_)
+    if (!steady_.contains(slot)) needed[slot] = {};
+  for (std::size_t k = 0; k < program_.code.size(); ++k) {
+    const Instruction& instruction = program_.code[k];
+    const auto place = static_cast<std::int32_t>(k);
+    const auto meet = [&](Slot slot) {
+      const auto found = needed.find(slot);
+      if (found == needed.end()) return;
+      Interval& interval = found->second;
+      if (interval.slot == no_slot) {
+        const bool is_written = instruction.guard == no_slot && results_of_[k].contains(slot) &&
+                                std::ranges::count(instruction.slots, slot) == 1;
+        interval = {slot, place, place, is_written};
+      }
+      interval.is_within_block &= blocks[k] == blocks[static_cast<std::size_t>(interval.first)];
+      interval.last = place;
+    };
+    meet(instruction.guard);
+    std::ranges::for_each(instruction.slots, meet);
+  }
+  RegisterFile file;
+  std::map<Slot, Slot> moved = {{no_slot, no_slot}};
+  for (const auto& [slot, bytes] : sizes_)
+    if (!needed.contains(slot)) moved[slot] = file.place(bytes);
+  std::vector<Interval> intervals;
+  for (const auto& [slot, interval] : needed)
+    if (interval.slot != no_slot) intervals.push_back(extended(interval, loops));
+  share(std::move(intervals), sizes_, file, moved);
+  move_registers(moved);
+  program_.register_bytes = (file.bytes + 63) / 64 * 64;
+}
+
+void Lowering::move_registers(const std::map<Slot, Slot>& moved) {
+  for (std::vector<Instruction>* const code : {&program_.code, &program_.steady}) {
+    for (Instruction& instruction : *code) {
+      instruction.guard = moved.at(instruction.guard);
+      for (Slot& slot : instruction.slots) slot = moved.at(slot);
+    }
+  }
+  for (auto* const constants : {&program_.constants, &program_.wide_constants})
+    for (auto& [slot, bits] : *constants) slot = moved.at(slot);
+  for (Special& special : program_.specials) special.slot = moved.at(special.slot);
+}
+
+}  // namespace simulate_gpus::ptx

@@ -57,6 +57,53 @@ TEST_F(PtxTest, DivergentKernelsAreAsOneThreadAtATime) {
   }
 }
 
+// A value that is kept in a register of its own while others are computed, and what a loop has kept from its first round.
+std::string random_values(std::mt19937& random, int depth, int& labels) {
+  const auto below = [&](int count) {
+    return std::uniform_int_distribution<int>(0, count - 1)(random);
+  };
+  std::string text;
+  for (int count = 1 + below(4); count > 0; --count) {
+    const std::string number = std::to_string(++labels), kept = "%t" + number;
+    const std::string from[] = {"%r10", "%r12", "%tid.x", "%ntid.x"};
+    const std::string write =
+        "xor.b32 " + kept + ", " + from[below(4)] + ", " + std::to_string(below(999)) + ";\n";
+    const std::string read =
+        "add.u32 %r" + std::to_string(10 + below(4)) + ", %r11, " + kept + ";\n";
+    if (depth == 0 || below(3) != 0) {
+      text += write + (depth == 0 ? "" : random_values(random, depth - 1, labels)) + read;
+    } else {
+      const std::string later = std::to_string(++labels);
+      text += "and.b32 %t" + later + ", %r10, 3; setp.eq.u32 %p1, 0, 0;\nK" + number +
+              ": @!%p1 bra K" + later + ";\n" + write + "K" + later + ":\n" + read +
+              random_values(random, 0, labels) + "setp.ne.u32 %p1, 0, 0;\n" +
+              "setp.eq.u32 %p2, %t" + later + ", 0; sub.u32 %t" + later + ", %t" + later +
+              ", 1; @!%p2 bra K" + number + ";\n";
+    }
+  }
+  return text;
+}
+
+// Two writes of each register, at the begin and behind the end, keep it from sharing its place and from being steady.
+TEST_F(PtxTest, RegistersThatShareAPlaceAreAsThoseThatDoNot) {
+  std::mt19937 random(2027);
+  for (int k = 0; k < 100; ++k) {
+    int labels = 0;
+    const std::string body = random_values(random, 3, labels);
+    std::string writes;
+    for (int t = 1; t <= labels; ++t) writes += "add.u32 %t" + std::to_string(t) + ", %r10, 1;\n";
+    const std::string begin = ".reg .b32 %t<" + std::to_string(labels + 1) +
+                              ">;\nmov.u32 %r10, %i; mul.lo.u32 %r11, %i, 77; mov.u32 %r12, %i; "
+                              "mov.u32 %r13, 5;\n";
+    const std::string end = body +
+                            "add.u32 %r10, %r10, %r11; xor.b32 %r12, %r12, %r13; "
+                            "add.u32 %r10, %r10, %r12; st.global.u32 [%place], %r10; ret;\n";
+    const ptx::Launch launch{.grid = {3}, .block = {40}, .threads = 1};
+    EXPECT_EQ(run(kernel(begin + end), launch), run(kernel(begin + writes + end + writes), launch))
+        << begin + end;
+  }
+}
+
 // A text that is damaged at random either fails with an Error or runs.
 std::string damaged(std::string text, std::mt19937& random) {
   const auto below = [&](std::size_t count) {

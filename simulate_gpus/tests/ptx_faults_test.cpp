@@ -24,6 +24,15 @@ TEST_F(PtxTest, FaultsNameTheirThread) {
   EXPECT_NE(text.find("thread (4, 0, 0)"), std::string::npos) << text;
 }
 
+TEST_F(PtxTest, WhatNoThreadComesToDoesNotFail) {
+  // Nothing in that load differs by block, and yet it is not done before the first one.
+  const auto values = run(kernel(R"(
+mov.u32 %r2, 3; st.global.u32 [%place], %r2; setp.eq.u32 %p1, %i, 99; @%p1 bra OUTSIDE; ret;
+OUTSIDE: mov.u64 %l1, 4096; ld.param.u32 %r3, [%l1]; st.global.u32 [%place], %r3; ret;)"),
+                          {.block = {32}});
+  EXPECT_EQ(values[31], 3U);
+}
+
 TEST_F(PtxTest, FaultsNameTheLineOfTheSource) {
   const std::string text = failure(std::string(".version 7.8\n.target sm_90\n.address_size "
                                                "64\n.file 1 \"/some/where/program.cu\"\n") +

@@ -37,8 +37,8 @@ bool are_within(const Lanes& lanes, Slot base, std::uint64_t added, const Room& 
   SIMULATE_GPUS_PTX_LANES
   for (int lane = 0; lane < lane_count; ++lane) {
     const auto address = static_cast<Address>(lanes.get<Address>(base, lane) + start);
-    wrong |= static_cast<Address>(static_cast<Address>(address - begin) > last) |
-             (address & low_bits);
+    wrong |=
+        static_cast<Address>(static_cast<Address>(address - begin) > last) | (address & low_bits);
   }
   return wrong == 0;
 }

@@ -67,8 +67,7 @@ void each_place(Warp& warp, const Instruction& instruction, Slot base, Access ac
   const Room room = common_room(warp, instruction, base, access, mask);
   const std::uint64_t start = static_cast<std::uint64_t>(instruction.immediate) - room.begin;
   if (room.host == nullptr)
-    each_lane(mask,
-              [&](int lane) { function(lane, find(warp, instruction, base, access, lane)); });
+    each_lane(mask, [&](int lane) { function(lane, find(warp, instruction, base, access, lane)); });
   else if (instruction.is_wide_address)
     each_in_room(warp.lanes, base, start, room.host, mask, function);
   else

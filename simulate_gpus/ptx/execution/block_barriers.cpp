@@ -89,7 +89,8 @@ void release_barriers(Block& block) {
 void wake_from_barriers(Warp& warp) {
   const std::vector<Instruction>& code = warp.block->launch.program.code;
   for (Mask left = warp.at_barrier; left != 0;) {
-    const std::uint32_t number = warp.lane_barrier[static_cast<std::size_t>(std::countr_zero(left))];
+    const std::uint32_t number =
+        warp.lane_barrier[static_cast<std::size_t>(std::countr_zero(left))];
     const Barrier& barrier = warp.block->barriers[number];
     const std::uint64_t phase = barrier.phase;
     const Mask there = left & lanes_where([&](int lane) {
@@ -115,11 +116,9 @@ bool run_together(Warp& warp, const Instruction& instruction, Mask lanes) {
   const std::vector<Instruction>& code = warp.block->launch.program.code;
   const std::int32_t pc = warp.pc;
   const Mask outside = warp.running & ~lanes;
-  const Mask first_named =
-      warp.lanes.get<Mask>(instruction.slots[0], std::countr_zero(lanes));
-  const Mask agreeing = lanes_where([&](int lane) {
-    return warp.lanes.get<Mask>(instruction.slots[0], lane) == first_named;
-  });
+  const Mask first_named = warp.lanes.get<Mask>(instruction.slots[0], std::countr_zero(lanes));
+  const Mask agreeing = lanes_where(
+      [&](int lane) { return warp.lanes.get<Mask>(instruction.slots[0], lane) == first_named; });
   if (lanes == warp.alive && (lanes & ~agreeing) == 0) {  // all are there, in one group
     instruction.run(warp, instruction, lanes);
     return true;

@@ -39,6 +39,8 @@ struct Rules {
   bool to_integer = false;   // .rni and its like
 };
 
+constexpr std::uint8_t same_for_all = 1;  // mode of a load: its address is no register's
+
 enum class Combination : std::uint8_t {
   none,
   conjunction,

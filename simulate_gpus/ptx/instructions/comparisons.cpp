@@ -68,8 +68,8 @@ Mask compare_lanes(const Lanes lanes, Slot a, Slot b, const Instruction& instruc
   if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat>) {
     const auto value = [&](Slot slot, int lane) {
       const auto bits = lanes.get<std::uint32_t>(slot, lane);
-      const float number = static_cast<float>(
-          calculated(T{static_cast<std::uint16_t>(upper ? bits >> 16 : bits)}));
+      const float number =
+          static_cast<float>(calculated(T{static_cast<std::uint16_t>(upper ? bits >> 16 : bits)}));
       return ftz ? static_cast<float>(flushed<T>(number)) : number;
     };
     return lanes_of([&](int lane) { return truth.of(value(a, lane), value(b, lane)); });

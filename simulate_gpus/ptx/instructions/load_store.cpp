@@ -7,8 +7,6 @@
 namespace simulate_gpus::ptx {
 namespace {
 
-constexpr std::uint8_t same_for_all = 1;  // mode: the address is no register's
-
 template <class T>
 T value_at(const std::byte* place, std::size_t part) {
   T value;

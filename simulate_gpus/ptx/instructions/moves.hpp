@@ -19,6 +19,6 @@ void read_clock(Warp& warp, const Instruction& instruction, Mask mask);
 void read_wide_clock(Warp& warp, const Instruction& instruction, Mask mask);
 
 SpecialFunction find_special(const std::string& name);  // null, if there is none
-bool is_of_block(const std::string& name);              // whether a special register differs by block
+bool is_of_block(const std::string& name);  // whether a special register differs by block
 
 }  // namespace simulate_gpus::ptx

@@ -35,13 +35,14 @@ void shfl(Warp& warp, const Instruction& instruction, Mask mask) {
   const Slot b = slots[4], c = slots[5];
   const std::uint8_t mode = instruction.mode;
   const Mask inside = lanes_where([&](int lane) {
-    const ShuffleSource source = source_of(mode, lane, lanes.get<std::uint32_t>(b, lane),
-                                           lanes.get<std::uint32_t>(c, lane));
+    const ShuffleSource source =
+        source_of(mode, lane, lanes.get<std::uint32_t>(b, lane), lanes.get<std::uint32_t>(c, lane));
     sources[lane] = source.lane & 31;
     return source.is_inside;
   });
   if (slots[1] != no_slot)
-    for_lanes<std::uint32_t>(lanes, slots[1], mask, [&](int lane) { return values[sources[lane]]; });
+    for_lanes<std::uint32_t>(lanes, slots[1], mask,
+                             [&](int lane) { return values[sources[lane]]; });
   if (slots[2] != no_slot) warp.lanes.put_predicate(slots[2], mask, inside);
 }
 

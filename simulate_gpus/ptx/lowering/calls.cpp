@@ -54,7 +54,8 @@ void Lowering::call_builtin(const std::string& name, Handler handler, const Oper
 }
 
 void Lowering::copy_register(const Operand& from, Slot to, Type type) {
-  emit(copy_handler(type), {result_in(to), type == Type::pred ? predicate(from) : source(from, type)});
+  emit(copy_handler(type),
+       {result_in(to), type == Type::pred ? predicate(from) : source(from, type)});
 }
 
 // The function's instructions stand where it is called. Its .param variables are those of the caller that are passed.

@@ -163,7 +163,7 @@ void Lowering::lower(const Statement& each) {
   const std::size_t first = program_.code.size();
   lower_this(*this);
   statement_ = &each;
-  note_results(first);
+  file_.end_statement(program_, first);
   for (std::size_t k = 0; k < taken_.size(); ++k)
     if (!taken_[k]) refuse("." + each.modifiers[k] + " is not known there");
 }
@@ -174,7 +174,7 @@ void Lowering::finish() {
     statement_ = each.statement;
     invalid("it does not exist for this type");
   }
-  const std::vector<std::int32_t> places = separate_steady();
+  const std::vector<std::int32_t> places = file_.separate_steady(program_);
   for (const Fixup& fixup : fixups_) {
     const auto found = labels_.find(fixup.label);
     if (found == labels_.end())
@@ -184,7 +184,7 @@ void Lowering::finish() {
     const auto place = static_cast<std::size_t>(places[fixup.instruction]);
     program_.code[place].targets.push_back(places[static_cast<std::size_t>(found->second)]);
   }
-  allocate_registers();
+  file_.allocate(program_);
   std::int32_t plain_count = 0;
   for (Instruction& each : std::views::reverse(program_.code))
     each.plain_count = plain_count = each.flow == Flow::plain ? plain_count + 1 : 0;

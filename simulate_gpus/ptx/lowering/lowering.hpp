@@ -5,13 +5,13 @@
 #include <cstdint>
 #include <initializer_list>
 #include <map>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "ptx/execution/instruction.hpp"
+#include "ptx/lowering/register_file.hpp"
 #include "ptx/reader/source.hpp"
 
 namespace simulate_gpus::ptx {
@@ -25,11 +25,6 @@ Program lower_kernel(const Source& source, const Addresses& addresses, const std
 struct SymbolPlace {
   Space space = Space::global;
   std::uint64_t address = 0;  // in its space
-};
-
-struct RegisterFile {
-  std::size_t bytes = 0;
-  Slot place(std::size_t size);  // behind all others
 };
 
 class Lowering {
@@ -117,11 +112,6 @@ class Lowering {
                      const std::vector<Operand>& arguments);
   void copy_register(const Operand& from, Slot to, Type type);
   Slot result_in(Slot slot);  // notes that the statement writes it
-  void note_results(std::size_t first_instruction);
-  bool may_be_steady(std::size_t first_instruction) const;
-  std::vector<std::int32_t> separate_steady();
-  void allocate_registers();
-  void move_registers(const std::map<Slot, Slot>& moved);
 
   const Source& source_;
   const Addresses& addresses_;
@@ -138,13 +128,7 @@ class Lowering {
   std::vector<Fixup> fixups_ = {};
   std::uint64_t dynamic_shared_ = 0;
   Slot carry_ = no_slot;
-  std::vector<Slot> results_ = {};                // of the statement
-  std::map<Slot, int> writers_ = {};              // how many statements write a register
-  std::map<std::size_t, Slot> candidates_ = {};   // instructions that may be steady, and their results
-  std::map<std::size_t, std::set<Slot>> results_of_ = {};  // instructions; not all are known
   RegisterFile file_ = {};
-  std::map<Slot, std::size_t> sizes_ = {};
-  std::set<Slot> steady_ = {};                    // the same for all blocks of a launch
   int instances_ = 0;
 };
 

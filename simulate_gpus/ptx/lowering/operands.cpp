@@ -17,9 +17,8 @@ bool is_special(const Operand& operand) {
 
 Slot Lowering::temporary(std::size_t bits) {
   const std::size_t bytes = bits == 1 ? sizeof(Mask) : lane_count * lane_bytes(bits);
-  const Slot slot = file_.place(bytes);
-  sizes_[slot] = bytes;
-  if (file_.bytes > most_register_bytes) refuse("the kernel has too many registers");
+  const Slot slot = file_.add(bytes);
+  if (file_.bytes() > most_register_bytes) refuse("the kernel has too many registers");
   return slot;
 }
 
@@ -29,6 +28,7 @@ Slot Lowering::slot_of(int reg) {
   if (is_new) {
     const Type type = function->registers.at(static_cast<std::size_t>(reg));
     found->second = temporary(bits_of(type));
+    file_.may_share(found->second);
     program_.register_count +=
         type == Type::pred ? 0U : static_cast<std::uint32_t>((bits_of(type) + 31) / 32);
   }
@@ -40,7 +40,7 @@ Slot Lowering::constant(std::uint64_t bits, bool is_wide) {
   if (is_new) {
     found->second = temporary(is_wide ? 64 : 32);
     (is_wide ? program_.wide_constants : program_.constants).emplace_back(found->second, bits);
-    steady_.insert(found->second);
+    file_.mark_steady(found->second);
   }
   return found->second;
 }
@@ -62,7 +62,7 @@ Slot Lowering::special(const std::string& name, bool is_wide) {
     found->second = temporary(is_wide ? 64 : 32);
     const bool is_steady = !is_of_block(name);
     program_.specials.push_back({value, found->second, is_wide, is_steady});
-    if (is_steady) steady_.insert(found->second);
+    if (is_steady) file_.mark_steady(found->second);
   }
   return found->second;
 }
@@ -126,7 +126,7 @@ Slot Lowering::target(const Operand& operand, Type type) {
 }
 
 Slot Lowering::result_in(Slot slot) {
-  results_.push_back(slot);
+  file_.note_result(slot);
   return slot;
 }
 

@@ -1,9 +1,10 @@
 // Places of registers in the file of a warp: those of which only one is needed at a time share one. PTX has a register for
 // each intermediate result, and a processor's cache has no room for all of them in 32 lanes.
+#include "ptx/lowering/register_file.hpp"
+
 #include <algorithm>
 #include <queue>
-
-#include "ptx/lowering/lowering.hpp"
+#include <utility>
 
 namespace simulate_gpus::ptx {
 namespace {
@@ -77,37 +78,51 @@ void share(std::vector<Interval> intervals, const std::map<Slot, std::size_t>& s
     }
     const std::size_t bytes = sizes.at(interval.slot);
     std::vector<Slot>& fitting = free[bytes];
-    if (fitting.empty()) fitting.push_back(file.place(bytes));
+    if (fitting.empty()) fitting.push_back(file.add(bytes));
     moved[interval.slot] = fitting.back();
     fitting.pop_back();
     taken.push(interval);
   }
 }
 
+void move_registers(Program& program, const std::map<Slot, Slot>& moved) {
+  for (std::vector<Instruction>* const code : {&program.code, &program.steady}) {
+    for (Instruction& instruction : *code) {
+      instruction.guard = moved.at(instruction.guard);
+      for (Slot& slot : instruction.slots) slot = moved.at(slot);
+    }
+  }
+  for (auto* const constants : {&program.constants, &program.wide_constants})
+    for (auto& [slot, bits] : *constants) slot = moved.at(slot);
+  for (Special& special : program.specials) special.slot = moved.at(special.slot);
+}
+
 }  // namespace
 
-Slot RegisterFile::place(std::size_t size) {
-  if (size > sizeof(Mask)) bytes = (bytes + 63) / 64 * 64;
-  const auto slot = static_cast<Slot>(bytes);
-  bytes += size;
+Slot RegisterFile::add(std::size_t bytes) {
+  if (bytes > sizeof(Mask)) bytes_ = (bytes_ + 63) / 64 * 64;
+  const auto slot = static_cast<Slot>(bytes_);
+  bytes_ += bytes;
+  sizes_[slot] = bytes;
   return slot;
 }
 
-void Lowering::allocate_registers() {
-  const std::vector<int> blocks = blocks_of(program_.code);
-  const std::vector<Loop> loops = loops_of(program_.code);
+void RegisterFile::allocate(Program& program) const {
+  const std::vector<int> blocks = blocks_of(program.code);
+  const std::vector<Loop> loops = loops_of(program.code);
   std::map<Slot, Interval> needed;
-  for (const auto& [name, slot] : registers_)
+  for (const Slot slot : sharing_)
     if (!steady_.contains(slot)) needed[slot] = {};
-  for (std::size_t k = 0; k < program_.code.size(); ++k) {
-    const Instruction& instruction = program_.code[k];
+  for (std::size_t k = 0; k < program.code.size(); ++k) {
+    const Instruction& instruction = program.code[k];
     const auto place = static_cast<std::int32_t>(k);
     const auto meet = [&](Slot slot) {
       const auto found = needed.find(slot);
       if (found == needed.end()) return;
       Interval& interval = found->second;
       if (interval.slot == no_slot) {
-        const bool is_written = instruction.guard == no_slot && results_of_[k].contains(slot) &&
+        const bool is_written = instruction.guard == no_slot && results_of_.contains(k) &&
+                                results_of_.at(k).contains(slot) &&
                                 std::ranges::count(instruction.slots, slot) == 1;
         interval = {slot, place, place, is_written};
       }
@@ -120,25 +135,13 @@ void Lowering::allocate_registers() {
   RegisterFile file;
   std::map<Slot, Slot> moved = {{no_slot, no_slot}};
   for (const auto& [slot, bytes] : sizes_)
-    if (!needed.contains(slot)) moved[slot] = file.place(bytes);
+    if (!needed.contains(slot)) moved[slot] = file.add(bytes);
   std::vector<Interval> intervals;
   for (const auto& [slot, interval] : needed)
     if (interval.slot != no_slot) intervals.push_back(extended(interval, loops));
   share(std::move(intervals), sizes_, file, moved);
-  move_registers(moved);
-  program_.register_bytes = (file.bytes + 63) / 64 * 64;
-}
-
-void Lowering::move_registers(const std::map<Slot, Slot>& moved) {
-  for (std::vector<Instruction>* const code : {&program_.code, &program_.steady}) {
-    for (Instruction& instruction : *code) {
-      instruction.guard = moved.at(instruction.guard);
-      for (Slot& slot : instruction.slots) slot = moved.at(slot);
-    }
-  }
-  for (auto* const constants : {&program_.constants, &program_.wide_constants})
-    for (auto& [slot, bits] : *constants) slot = moved.at(slot);
-  for (Special& special : program_.specials) special.slot = moved.at(special.slot);
+  move_registers(program, moved);
+  program.register_bytes = (file.bytes() + 63) / 64 * 64;
 }
 
 }  // namespace simulate_gpus::ptx

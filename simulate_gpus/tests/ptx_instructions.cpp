@@ -54,7 +54,8 @@ void count(const std::string& name, F&& work) {
 template <class T>
 void append(std::vector<std::byte>& bytes, T value) {
   bytes.resize((bytes.size() + sizeof value - 1) / sizeof value * sizeof value + sizeof value);
-  std::memcpy(bytes.data() + bytes.size() - sizeof value, &value, sizeof value);
+  std::memcpy(bytes.data() + bytes.size() - sizeof value, static_cast<const void*>(&value),
+              sizeof value);
 }
 
 class Counted {

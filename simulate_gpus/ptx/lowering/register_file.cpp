@@ -66,11 +66,13 @@ Interval extended(Interval interval, const std::vector<Loop>& loops) {
 
 // Gives each interval a place that no other one has at the same time.
 void share(std::vector<Interval> intervals, const std::map<Slot, std::size_t>& sizes,
-           RegisterFile& file, std::map<Slot, Slot>& moved) {
+           RegisterFile& file, std::unordered_map<Slot, Slot>& moved) {
   const auto ends_later = [](const Interval& a, const Interval& b) { return a.last > b.last; };
   std::priority_queue<Interval, std::vector<Interval>, decltype(ends_later)> taken(ends_later);
   std::map<std::size_t, std::vector<Slot>> free;  // by their size
-  std::ranges::sort(intervals, {}, &Interval::first);
+  std::ranges::sort(intervals, {}, [](const Interval& each) {
+    return std::pair(each.first, each.slot);  // the same places on each run
+  });
   for (const Interval& interval : intervals) {
     for (; !taken.empty() && taken.top().last < interval.first; taken.pop()) {
       const Slot ended = taken.top().slot;
@@ -85,7 +87,7 @@ void share(std::vector<Interval> intervals, const std::map<Slot, std::size_t>& s
   }
 }
 
-void move_registers(Program& program, const std::map<Slot, Slot>& moved) {
+void move_registers(Program& program, const std::unordered_map<Slot, Slot>& moved) {
   for (std::vector<Instruction>* const code : {&program.code, &program.steady}) {
     for (Instruction& instruction : *code) {
       instruction.guard = moved.at(instruction.guard);
@@ -110,7 +112,7 @@ Slot RegisterFile::add(std::size_t bytes) {
 void RegisterFile::allocate(Program& program) const {
   const std::vector<int> blocks = blocks_of(program.code);
   const std::vector<Loop> loops = loops_of(program.code);
-  std::map<Slot, Interval> needed;
+  std::unordered_map<Slot, Interval> needed;
   for (const Slot slot : sharing_)
     if (!steady_.contains(slot)) needed[slot] = {};
   for (std::size_t k = 0; k < program.code.size(); ++k) {
@@ -121,8 +123,9 @@ void RegisterFile::allocate(Program& program) const {
       if (found == needed.end()) return;
       Interval& interval = found->second;
       if (interval.slot == no_slot) {
-        const bool is_written = instruction.guard == no_slot && results_of_.contains(k) &&
-                                results_of_.at(k).contains(slot) &&
+        const auto writes = writes_.find(slot);
+        const bool is_written = instruction.guard == no_slot && writes != writes_.end() &&
+                                writes->second.first == k &&
                                 std::ranges::count(instruction.slots, slot) == 1;
         interval = {slot, place, place, is_written};
       }
@@ -133,7 +136,7 @@ void RegisterFile::allocate(Program& program) const {
     std::ranges::for_each(instruction.slots, meet);
   }
   RegisterFile file;
-  std::map<Slot, Slot> moved = {{no_slot, no_slot}};
+  std::unordered_map<Slot, Slot> moved = {{no_slot, no_slot}};
   for (const auto& [slot, bytes] : sizes_)
     if (!needed.contains(slot)) moved[slot] = file.add(bytes);
   std::vector<Interval> intervals;

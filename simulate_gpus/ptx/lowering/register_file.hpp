@@ -5,7 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <set>
+#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "ptx/execution/instruction.hpp"
@@ -27,14 +28,18 @@ class RegisterFile {
   void allocate(Program& program) const;
 
  private:
+  struct Writes {
+    int statements = 0;
+    std::size_t first = 0;  // the instruction, where it is all of its statement
+  };
+
   std::size_t bytes_ = 0;
   std::map<Slot, std::size_t> sizes_ = {};
-  std::set<Slot> sharing_ = {}, steady_ = {};
+  std::unordered_set<Slot> sharing_ = {}, steady_ = {};
   std::vector<Slot> results_ = {};
-  std::map<Slot, int> writers_ = {};  // how many statements write a register
-  // Of instructions that are all of a statement: what it writes; the result of those that may be steady.
-  std::map<std::size_t, std::set<Slot>> results_of_ = {};
-  std::map<std::size_t, Slot> candidates_ = {};
+  std::unordered_map<Slot, Writes> writes_ = {};
+  std::unordered_map<std::size_t, Slot> candidates_ =
+      {};  // what instructions write that may be steady
 };
 
 }  // namespace simulate_gpus::ptx

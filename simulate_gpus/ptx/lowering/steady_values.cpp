@@ -9,6 +9,8 @@
 namespace simulate_gpus::ptx {
 namespace {
 
+constexpr std::size_t no_instruction = ~std::size_t{0};
+
 // Each has one result, which depends on its operands alone, and cannot fail.
 constexpr std::array<std::string_view, 27> pure_opcodes = {
     "abs", "add", "and",  "bfe", "bfi",  "cvt", "cvta", "div", "fma",
@@ -34,25 +36,25 @@ bool may_be_steady(const Instruction& instruction, std::size_t parameter_bytes) 
 }  // namespace
 
 void RegisterFile::end_statement(const Program& program, std::size_t first_instruction) {
-  if (program.code.size() == first_instruction + 1) {
-    results_of_[first_instruction] = {results_.begin(), results_.end()};
-    if (results_.size() == 1 && may_be_steady(program.code.back(), program.parameter_bytes))
-      candidates_[first_instruction] = results_[0];
+  const bool is_one = program.code.size() == first_instruction + 1;
+  if (is_one && results_.size() == 1 && may_be_steady(program.code.back(), program.parameter_bytes))
+    candidates_[first_instruction] = results_[0];
+  for (const Slot slot : results_) {
+    Writes& writes = writes_[slot];
+    if (++writes.statements == 1) writes.first = is_one ? first_instruction : no_instruction;
   }
-  for (const Slot slot : results_) ++writers_[slot];
   results_.clear();
 }
 
 std::vector<std::int32_t> RegisterFile::separate_steady(Program& program) {
   std::vector<Instruction> varying;
   std::vector<std::int32_t> places;
-  std::map<std::size_t, std::set<Slot>> results_of;
   for (std::size_t k = 0; k < program.code.size(); ++k) {
     places.push_back(static_cast<std::int32_t>(varying.size()));
     Instruction& instruction = program.code[k];
     const auto candidate = candidates_.find(k);
     const Slot result = candidate == candidates_.end() ? no_slot : candidate->second;
-    const bool is_steady = result != no_slot && writers_[result] == 1 &&
+    const bool is_steady = result != no_slot && writes_[result].statements == 1 &&
                            std::ranges::all_of(instruction.slots, [&](Slot slot) {
                              return slot == no_slot || slot == result || steady_.contains(slot);
                            });
@@ -61,13 +63,14 @@ std::vector<std::int32_t> RegisterFile::separate_steady(Program& program) {
       steady_.insert(result);
       program.steady.push_back(std::move(instruction));
     } else {
-      results_of[varying.size()] = std::move(results_of_[k]);
       varying.push_back(std::move(instruction));
     }
   }
   places.push_back(static_cast<std::int32_t>(varying.size()));
   program.code = std::move(varying);
-  results_of_ = std::move(results_of);
+  for (auto& [slot, writes] : writes_)
+    if (writes.first != no_instruction)
+      writes.first = static_cast<std::size_t>(places[writes.first]);
   return places;
 }
 

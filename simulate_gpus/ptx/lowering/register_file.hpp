@@ -38,8 +38,8 @@ class RegisterFile {
   std::unordered_set<Slot> sharing_ = {}, steady_ = {};
   std::vector<Slot> results_ = {};
   std::unordered_map<Slot, Writes> writes_ = {};
-  std::unordered_map<std::size_t, Slot> candidates_ =
-      {};  // what instructions write that may be steady
+  // What instructions write that may be steady.
+  std::unordered_map<std::size_t, Slot> candidates_ = {};
 };
 
 }  // namespace simulate_gpus::ptx

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""torch.compile against eager code: training steps, changing sizes, CUDA graphs, a choice between candidates, attention
-with a score of one's own.
+"""torch.compile against eager code: training steps, sizes that change, CUDA graphs; with "more" also a choice between
+candidates, and attention with a score of one's own.
 
-Usage: compiled.py [PACKAGE], where a model is compiled ahead of time for package.cpp
+Usage: compiled.py [more | PACKAGE], where a model is compiled ahead of time for package.cpp
 """
 import copy
 import sys
@@ -74,20 +74,29 @@ def words(rows, length):
     return torch.randint(50, (rows, length), device=DEVICE), torch.randint(50, (rows, length), device=DEVICE)
 
 
-def check_functions():
+def check_reductions():
     def reductions(x):
         return (x.softmax(-1) * x.exp().sum(0)).mean(1) + x.std(1) + x.cumsum(0).argmax(1)
 
     x = torch.randn(24, 40, device=DEVICE)
     torch.testing.assert_close(torch.compile(reductions)(x), reductions(x))
+    print("reductions", flush=True)
+
+
+def check_candidates():
+    x = torch.randn(24, 40, device=DEVICE)
     product = torch.compile(lambda a, b: F.relu(a @ b + 1), mode="max-autotune-no-cudagraphs")
     torch.testing.assert_close(product(x, x.mT), F.relu(x @ x.mT + 1), rtol=1e-4, atol=1e-4)
+    print("candidates", flush=True)
+
+
+def check_attention():
     q, k, v = torch.randn(3, 1, 2, 128, 32, device=DEVICE)
     scored = torch.compile(flex_attention)(q, k, v, score_mod=lambda score, b, h, i, j: score + (i - j) / 8)
     i = torch.arange(128, device=DEVICE)
     wanted = F.scaled_dot_product_attention(q, k, v, attn_mask=(i[:, None] - i[None]) / 8)
     torch.testing.assert_close(scored, wanted, rtol=1e-2, atol=1e-2)
-    print("functions", flush=True)
+    print("attention", flush=True)
 
 
 class Packed(nn.Module):
@@ -106,11 +115,14 @@ def make_package(file):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
+    if sys.argv[1:] == ["more"]:
+        check_candidates()
+        check_attention()
+        check_training("a small GPT", Language, [words(4, 16)] * 4)
+    elif len(sys.argv) > 1:
         make_package(sys.argv[1])
     else:
-        check_functions()
-        check_training("a small GPT", Language, [words(4, 16)] * 4)
+        check_reductions()
         check_training("sizes that change", Language, [words(2, 8), words(3, 12), words(4, 16)], dynamic=True)
         pictures = torch.randn(6, 3, 12, 12, device=DEVICE), torch.randint(10, (6,), device=DEVICE)
         check_training("a convolutional network, in CUDA graphs", Pictures, [pictures] * 4, mode="reduce-overhead")

@@ -62,7 +62,7 @@ class Arguments {
   template <class T>
   static std::uint64_t bits_of(T value) {
     std::uint64_t bits = 0;
-    std::memcpy(&bits, &value, sizeof value);
+    std::memcpy(&bits, static_cast<const void*>(&value), sizeof(T));
     return bits;
   }
 
@@ -119,23 +119,26 @@ c10::IValue read_list(const c10::TypePtr& element, const void* values, std::int6
 }
 
 // A list has its length behind it, a device its index.
-c10::IValue take(c10::TypePtr type, Arguments& arguments) {
+c10::IValue take(const c10::TypePtr& type, Arguments& arguments) {
   const bool is_optional = type->kind() == c10::TypeKind::OptionalType;
   const c10::TypePtr inner = is_optional ? type->containedType(0) : type;
-  const bool is_list = inner->kind() == c10::TypeKind::ListType;
-  if (!is_list && inner->kind() != c10::TypeKind::DeviceObjType)
-    return read(type, arguments.next());
-  const void* there = arguments.next();
-  if (is_optional || is_list) there = value_at<const void*>(there);
-  if (is_list) {
-    const bool is_given = !is_optional || there != nullptr;
-    if (is_given && is_optional) there = value_at<const void*>(there);
-    const auto count = arguments.take<std::int64_t>();
-    return is_given ? read_list(inner->containedType(0), there, count) : c10::IValue();
+  switch (inner->kind()) {
+    case c10::TypeKind::ListType: {
+      const auto* values = arguments.take<const void*>();  // if optional, where the address is
+      const auto count = arguments.take<std::int64_t>();
+      if (is_optional && values == nullptr) return {};
+      if (is_optional) values = value_at<const void*>(values);
+      return read_list(inner->containedType(0), values, count);
+    }
+    case c10::TypeKind::DeviceObjType: {
+      const auto* const kind = is_optional ? arguments.take<const void*>() : arguments.next();
+      const auto index = static_cast<c10::DeviceIndex>(arguments.take<std::int32_t>());
+      if (kind == nullptr) return {};
+      return c10::Device(static_cast<c10::DeviceType>(value_at<std::int32_t>(kind)), index);
+    }
+    default:
+      return read(type, arguments.next());
   }
-  const auto index = static_cast<c10::DeviceIndex>(arguments.take<std::int32_t>());
-  if (there == nullptr) return {};
-  return c10::Device(static_cast<c10::DeviceType>(value_at<std::int32_t>(there)), index);
 }
 
 void give(const c10::IValue& result, void* place) {

@@ -130,10 +130,11 @@ std::shared_ptr<ProgramModule> simulate_gpus::read_module(const void* image, std
   const bool is_file = most != std::numeric_limits<std::size_t>::max();
   if (begins_with_magic(image, most, k_elf))
     return std::make_shared<ProgramModule>([]() -> std::string {
-      throw KernelError(cudaErrorNotSupported,
-                        "it was loaded as machine code, and simulated GPUs run PTX alone: load the "
-                        "PTX, or a fat binary that has it (nvcc -fatbin). Triton hands PTX over unless "
-                        "TRITON_PTXAS_PATH is set to another program");
+      throw KernelError(
+          cudaErrorNotSupported,
+          "it was loaded as machine code, and simulated GPUs run PTX alone: load the "
+          "PTX, or a fat binary that has it (nvcc -fatbin). Triton hands PTX over unless "
+          "TRITON_PTXAS_PATH is set to another program");
     });
   const void* binary = image;
   if (!is_file && begins_with_magic(image, most, k_wrapper)) {

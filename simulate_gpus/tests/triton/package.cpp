@@ -8,7 +8,8 @@
 
 int main(int, char** arguments) {
   const torch::Device device("cuda:1");
-  torch::inductor::AOTIModelPackageLoader model(arguments[1], "model", /*run_single_threaded=*/false,
+  torch::inductor::AOTIModelPackageLoader model(arguments[1], "model",
+                                                /*run_single_threaded=*/false,
                                                 /*num_runners=*/1, device.index());
   const torch::Tensor x = torch::rand({5, 8}, device);
   const torch::Tensor weights = torch::linspace(-1, 1, 32, device).view({8, 4});

@@ -11,6 +11,7 @@
 #include <numeric>
 #include <optional>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "kernels/own_kernels.hpp"
@@ -151,11 +152,30 @@ void kaiser_window(at::TensorIteratorBase& iterator, std::int64_t length, double
   iterator.tensor(0).copy_(at::i0((1 - x * x).clamp_min(0).sqrt() * beta) / most.item());
 }
 
+// A product with an out_dtype, which a GPU rounds once: that of operands of this dtype. Its arguments are those of the plain
+// product, with out_dtype behind the operands.
+void product_of_dtype(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
+  const c10::FunctionSchema& schema = operation.schema();
+  const auto first = stack->end() - static_cast<std::ptrdiff_t>(schema.arguments().size());
+  const auto given_dtype = first + *schema.argumentIndexWithName("out_dtype");
+  const auto dtype = given_dtype->toScalarType(),
+             from = (given_dtype - 1)->toTensor().scalar_type();
+  const bool is_wider = dtype == at::kFloat && (from == at::kHalf || from == at::kBFloat16);
+  TORCH_CHECK(dtype == from || is_wider,
+              "out_dtype must be the same as input dtype or fp32 for fp16/bf16 inputs");
+  for (auto operand = first; operand != given_dtype; ++operand)
+    *operand = operand->toTensor().to(dtype);
+  stack->erase(given_dtype);
+  c10::Dispatcher::singleton()
+      .findSchemaOrThrow(schema.name().c_str(), schema.overload_name() == "dtype" ? "" : "out")
+      .callBoxed(stack);
+}
+
 }  // namespace
 
 void add_gpu_only(torch::Library& library) {
   const auto add = [&](const char* name, auto function) {
-    library.impl(name, function);
+    library.impl(name, std::move(function));
     mark_as_computed(name);
   };
   add("_thnn_fused_lstm_cell", TORCH_FN(lstm_cell));
@@ -164,6 +184,9 @@ void add_gpu_only(torch::Library& library) {
   add("_thnn_fused_gru_cell_backward", TORCH_FN(gru_cell_backward));
   add("_fused_rms_norm_backward", TORCH_FN(rms_norm_backward));
   add("native_dropout", TORCH_FN(dropout));
+  for (const char* name : {"mm.dtype", "mm.dtype_out", "addmm.dtype", "addmm.dtype_out",
+                           "bmm.dtype", "bmm.dtype_out", "baddbmm.dtype", "baddbmm.dtype_out"})
+    add(name, torch::CppFunction::makeFromBoxedFunction<&product_of_dtype>());
   at::native::flatten_indices_stub.set_cuda_dispatch_ptr(flatten_indices);
   at::native::kaiser_window_stub.set_cuda_dispatch_ptr(kaiser_window);
 }

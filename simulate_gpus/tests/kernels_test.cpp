@@ -318,4 +318,24 @@ TEST(Libraries, ResultsHaveTheCpusShapes) {
   }
 }
 
+TEST(Kernels, ProductsHaveTheDtypeThatIsAskedFor) {
+  const Tensor a = torch::randn({2, 3, 3}, k_gpu).to(torch::kHalf), wide = a.to(torch::kFloat);
+  EXPECT_TRUE(torch::equal(at::mm(a[0], a[1], torch::kFloat), wide[0].mm(wide[1])));
+  EXPECT_TRUE(torch::equal(at::addmm(a[1], a[0], a[1], torch::kFloat, /*beta=*/2),
+                           wide[1].addmm(wide[0], wide[1], /*beta=*/2)));
+  EXPECT_TRUE(torch::equal(at::bmm(a, a, torch::kFloat), wide.bmm(wide)));
+  Tensor out = torch::empty_like(wide);
+  at::baddbmm_out(out, a, a, a, torch::kFloat);
+  EXPECT_TRUE(torch::equal(out, wide.baddbmm(wide, wide)));
+  EXPECT_TRUE(has(error_of([&] { (void)at::mm(a[0], a[1], torch::kDouble); }),
+                  "out_dtype must be the same as input dtype or fp32"));
+}
+
+TEST(Kernels, LogSoftmaxOf16BitsRoundsOnce) {
+  const Tensor x = torch::randn({4, 5000}, k_gpu).to(torch::kBFloat16);
+  EXPECT_TRUE(
+      torch::equal(x.log_softmax(1), x.to(torch::kFloat).log_softmax(1).to(torch::kBFloat16)));
+  EXPECT_EQ(x.to(torch::kHalf).log_softmax(1, torch::kFloat).scalar_type(), torch::kFloat);
+}
+
 }  // namespace

@@ -41,8 +41,9 @@ cuda:1 ... Values are the CPU's; times say nothing. The exit status is the progr
   --memory SIZE  the memory of each GPU, as in 1GiB or 512MiB (default: 8GiB; 16 MiB of it are reserved)
   --gpu NAME     GPUs like a real card, with its memory: t4, v100, v100-32, a10, a100-40, a100-80, l4, l40s,
                  rtx3090, rtx4090, rtx5090, h100, h200 or b200
-  --deterministic  kernels of the program run in a fixed order, block by block; events are always 1 s apart, so that
-                 autotuners take the first candidate
+  --deterministic
+                 the program's own kernels run block by block in a fixed order, and two events are always 1 s apart, so
+                 that autotuners take their first candidate
   --summary      when a process ends, prints its GPU activity to stderr
   --trace        prints each copy, operation, event and wait to stderr, in the order of the program
   --trace=FILE   draws them for Perfetto or chrome://tracing; other processes write theirs beside it

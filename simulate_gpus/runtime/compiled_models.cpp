@@ -4,6 +4,8 @@
 // that calls the CUDA kernel, and no dispatcher where another could stand. So these, which are preloaded, are found first. Each
 // jumps, with all its arguments, to what the kernels have put into the table (kernels/compiled_models.cpp).
 #include <array>
+#include <iterator>
+#include <span>
 
 #include "runtime/interface.hpp"
 
@@ -17,7 +19,7 @@ constexpr const char* k_names[] = {
 #include "compiled_models.inc"
 #undef SIMULATE_GPUS_OPERATION
 };
-using Table = std::array<void*, std::size(k_names)>;
+using Table = std::array<void*, std::size(k_names)>;  // nothing else asks for the names
 
 Table all_fail() {
   Table table;

@@ -142,7 +142,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEve
     return fail(cudaErrorInvalidResourceHandle);
   }
   if (!from.moment.is_finished() || !to.moment.is_finished()) return not_ready();
-  // Then autotuners find all candidates alike, take the first, and do not repeat what lasts so long.
+  // With --deterministic: so autotuners find all candidates alike, take the first, and do not repeat what lasts so long.
   constexpr float k_always = 1000;
   *milliseconds = settings().deterministic
                       ? k_always

@@ -58,17 +58,17 @@ void add(const c10::IValue& value, bool writes, Ranges& ranges) {
 
 }  // namespace
 
-void check_accesses(cudaStream_t stream, const c10::FunctionSchema& schema, const Values& arguments,
+void check_accesses(cudaStream_t stream, const Operation& operation, const Values& arguments,
                     const Values& results) {
   Ranges ranges;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     // Whoever writes conflicts with all that whoever reads does.
-    add(arguments[i], writes_argument(schema, i), ranges);
+    add(arguments[i], operation.writes[i], ranges);
   }
   for (std::size_t r = 0; r < results.size(); ++r) {
-    if (!returned_argument(schema, schema.returns()[r])) add(results[r], /*writes=*/true, ranges);
+    if (!operation.returned[r]) add(results[r], /*writes=*/true, ranges);
   }
-  tell_uses(stream, schema.name(), ranges);
+  tell_uses(stream, operation.schema().name(), ranges);
 }
 
 }  // namespace simulate_gpus

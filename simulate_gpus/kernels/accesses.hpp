@@ -5,12 +5,12 @@
 
 #include <driver_types.h>
 
-#include "kernels/arguments.hpp"
+#include "kernels/operation.hpp"
 
 namespace simulate_gpus {
 
 /// Tells the runtime what the operation, given to the stream, reads and writes on GPUs.
-void check_accesses(cudaStream_t stream, const c10::FunctionSchema& schema, const Values& arguments,
+void check_accesses(cudaStream_t stream, const Operation& operation, const Values& arguments,
                     const Values& results);
 
 }  // namespace simulate_gpus

@@ -27,7 +27,7 @@ void for_each_tensor(const c10::IValue& value, const auto& visit) {
   if (value.isTensor()) {
     visit(value.toTensor());
   } else if (value.isTensorList()) {
-    for (const at::Tensor& tensor : value.toTensorVector()) visit(tensor);
+    for (const c10::IValue& tensor : value.toListRef()) visit(tensor.toTensor());
   } else if (is_list_of_optional_tensors(value)) {
     for (const c10::IValue& tensor : value.toListRef()) {
       if (tensor.isTensor()) visit(tensor.toTensor());
@@ -35,12 +35,22 @@ void for_each_tensor(const c10::IValue& value, const auto& visit) {
   }
 }
 
+/// Calls visit(tensor, other) for each tensor of an argument and its counterpart in another one.
+void for_each_pair(const c10::IValue& value, const c10::IValue& others, const auto& visit) {
+  std::vector<at::Tensor> counterparts;
+  for_each_tensor(others, [&](const at::Tensor& other) { counterparts.push_back(other); });
+  std::size_t next = 0;
+  for_each_tensor(value, [&](const at::Tensor& tensor) { visit(tensor, counterparts[next++]); });
+}
+
 /// The value with change(tensor) for each of its tensors.
 c10::IValue with_tensors(const c10::IValue& value, const auto& change) {
   if (value.isTensor()) return change(value.toTensor());
   if (value.isTensorList()) {
     std::vector<at::Tensor> tensors;
-    for (const at::Tensor& tensor : value.toTensorVector()) tensors.push_back(change(tensor));
+    tensors.reserve(value.toListRef().size());
+    for (const c10::IValue& tensor : value.toListRef())
+      tensors.push_back(change(tensor.toTensor()));
     return tensors;
   }
   if (is_list_of_optional_tensors(value)) {

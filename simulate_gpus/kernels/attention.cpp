@@ -7,8 +7,8 @@
 
 #include <cmath>
 
+#include "kernels/compute.hpp"
 #include "kernels/cpu_gaps.hpp"
-#include "kernels/operation.hpp"
 #include "kernels/own_kernels.hpp"
 #include "kernels/registration.hpp"
 #include "kernels/rehearsal.hpp"

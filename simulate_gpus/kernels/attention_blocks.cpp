@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/operation.hpp"
+#include "kernels/compute.hpp"
 #include "kernels/own_kernels.hpp"
 #include "kernels/random.hpp"
 
@@ -266,10 +266,6 @@ void fill_on_host(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack)
   *stack = {numbers};
 }
 
-void compute_on_gpu(const c10::OperatorHandle& operation, c10::DispatchKeySet, Stack* stack) {
-  compute(operation, c10::DispatchKey::CPU, stack);
-}
-
 }  // namespace
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> attend(const Attention& attention, bool wants_mask) {
@@ -318,7 +314,8 @@ void add_attention_blocks() {
   // By which a seed on the host is seen to be no operand on another device.
   torch::Library& gpu = add(torch::Library::IMPL, c10::DispatchKey::CUDA);
   for (const char* name : {"attend", "attend_backward", "fill_dropout_numbers_"})
-    gpu.impl(name, CppFunction::makeFromBoxedFunction<&compute_on_gpu>());
+    gpu.impl(name, CppFunction::makeFromBoxedFunctor(
+                       std::make_unique<ComputingKernel>(c10::DispatchKey::CPU)));
 }
 
 }  // namespace simulate_gpus

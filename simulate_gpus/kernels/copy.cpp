@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <ATen/ATen.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/copy_native.h>
 
-#include "kernels/operation.hpp"
+#include "kernels/compute.hpp"
 #include "kernels/own_kernels.hpp"
 
 namespace simulate_gpus {
@@ -22,9 +21,9 @@ bool is_plain(const at::Tensor& to, const at::Tensor& from) {
 }
 
 void compute_copy(const at::Tensor& to, const at::Tensor& from, bool non_blocking) {
-  static const auto operation = c10::Dispatcher::singleton().findSchemaOrThrow("aten::copy_", "");
+  static const auto& operation = Operation::of("aten::copy_");
   torch::jit::Stack stack{to, from, non_blocking};
-  compute(operation, c10::DispatchKey::CPU, &stack);
+  compute(operation, &stack);
 }
 
 at::Tensor& copy_(at::Tensor& to, const at::Tensor& from, bool non_blocking) {

@@ -8,22 +8,24 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <iterator>
 #include <limits>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "kernels/arguments.hpp"
+#include "kernels/operation.hpp"
 #include "kernels/transforms.hpp"
 
 namespace simulate_gpus {
 namespace {
 
-using torch::jit::Stack;
+using Result = std::optional<at::Tensor>;  // none where the CPU's kernel takes the arguments
+
+at::ScalarType dtype_of(const Values& arguments) { return arguments[0].toTensor().scalar_type(); }
 
 // CUDA's softmax reads float16 and writes float32 in one kernel, and its backward pass the reverse.
-void softmax_to_float(Stack& arguments) {
+void softmax_to_float(Values& arguments) {
   if (!arguments[2].toBool()) return;
   TORCH_CHECK(arguments[0].toTensor().scalar_type() == at::kHalf,
               "conversion is supported for Half type only");
@@ -31,16 +33,17 @@ void softmax_to_float(Stack& arguments) {
   arguments[2] = false;
 }
 
-at::Tensor softmax_backward_to_half(const std::string& name, const Stack& arguments) {
-  const auto of_float = name == "aten::_softmax_backward_data" ? at::_softmax_backward_data
-                                                               : at::_log_softmax_backward_data;
+template <auto of_float>
+Result softmax_backward_to_half(const Values& arguments) {
+  if (dtype_of(arguments) != at::kFloat || arguments[3].toScalarType() != at::kHalf)
+    return std::nullopt;
   return of_float(arguments[0].toTensor(), arguments[1].toTensor(), arguments[2].toInt(),
                   at::kFloat)
       .to(at::kHalf);
 }
 
 // cuSOLVER has three ways to the same values.
-void svd_by_any_driver(Stack& arguments) {
+void svd_by_any_driver(Values& arguments) {
   if (arguments[3].isNone()) return;
   const std::string& driver = arguments[3].toStringRef();
   TORCH_CHECK(driver == "gesvd" || driver == "gesvdj" || driver == "gesvda",
@@ -49,21 +52,21 @@ void svd_by_any_driver(Stack& arguments) {
 }
 
 // The CPU's default finds the rank too.
-void least_squares_by_gels(Stack& arguments) {
+void least_squares_by_gels(Values& arguments) {
   TORCH_CHECK(arguments[3].isNone() || arguments[3].toStringRef() == "gels",
               "torch.linalg.lstsq: `driver` other than `gels` is not supported on CUDA");
   arguments[3] = "gels";
 }
 
 // LibTorch's mul_ of a number puts it first, where the CPU's kernel rounds it to the tensor's dtype.
-void put_number_last(Stack& arguments) {
+void put_number_last(Values& arguments) {
   if (!arguments[0].isTensor() || !arguments[1].isTensor()) return;
   if (arguments[0].toTensor().unsafeGetTensorImpl()->is_wrapped_number())
     std::swap(arguments[0], arguments[1]);
 }
 
 // With one bound CUDA compares in the dtype of the tensor that it writes, the CPU in the wider one of the two.
-void clamp_in_own_dtype(Stack& arguments) {
+void clamp_in_own_dtype(Values& arguments) {
   if (arguments[1].isTensor() == arguments[2].isTensor()) return;
   for (const std::size_t i : {1U, 2U})
     if (arguments[i].isTensor())
@@ -73,7 +76,7 @@ void clamp_in_own_dtype(Stack& arguments) {
 // 2.11's code on a card did not, 2.15's database says that it does.
 constexpr bool k_cufft_takes_bfloat16 = TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 15;
 
-void check_fft_operand(const Stack& arguments) {
+void check_fft_operand(Values& arguments) {
   const at::Tensor& x = arguments[0].toTensor();
   TORCH_CHECK(k_cufft_takes_bfloat16 || x.scalar_type() != at::kBFloat16,
               "cuFFT doesn't support tensor of type: BFloat16");
@@ -90,8 +93,12 @@ void check_fft_operand(const Stack& arguments) {
 }
 
 // -> how many values lie in each of the bins between least and most
-at::Tensor histogram_of_integers(const at::Tensor& x, std::int64_t bins, std::int64_t least,
-                                 std::int64_t most) {
+Result histogram_of_integers(const Values& arguments) {
+  if (!at::isIntegralType(dtype_of(arguments), /*includeBool=*/false)) return std::nullopt;
+  const at::Tensor& x = arguments[0].toTensor();
+  const std::int64_t bins = arguments[1].toInt();
+  auto least = arguments[2].toScalar().to<std::int64_t>();
+  auto most = arguments[3].toScalar().to<std::int64_t>();
   TORCH_CHECK(bins > 0, "bins must be > 0");
   const at::Tensor values = x.flatten().to(at::kLong);
   if (least == most && values.numel() > 0) {
@@ -108,10 +115,17 @@ at::Tensor histogram_of_integers(const at::Tensor& x, std::int64_t bins, std::in
   return bin.bincount({}, bins).to(x.scalar_type());
 }
 
-// By float32, as CUDA's kernel counts its steps, in one rounding.
-at::Tensor integers_between(std::int64_t first, std::int64_t last, std::int64_t steps,
-                            at::ScalarType dtype) {
-  if (steps == 1) return at::full({1}, first, dtype);
+// By float32, as CUDA's kernel counts its steps, in one rounding. An output of as many elements keeps its shape.
+Result integers_between(const Values& arguments) {
+  if (!arguments[0].isScalar() || !arguments.back().isTensor()) return std::nullopt;
+  const at::Tensor& out = arguments.back().toTensor();
+  const at::ScalarType dtype = out.scalar_type();
+  if (!at::isIntegralType(dtype, /*includeBool=*/false)) return std::nullopt;
+  const auto first = arguments[0].toScalar().to<std::int64_t>();
+  const auto last = arguments[1].toScalar().to<std::int64_t>();
+  const std::int64_t steps = arguments[2].toInt();
+  const auto shape = out.numel() == steps ? out.sizes() : at::IntArrayRef(steps);
+  if (steps == 1) return at::full(shape, first, dtype);
   const float step =
       (static_cast<float>(last) - static_cast<float>(first)) / static_cast<float>(steps - 1);
   std::vector<std::int64_t> numbers(static_cast<std::size_t>(steps));
@@ -123,10 +137,12 @@ at::Tensor integers_between(std::int64_t first, std::int64_t last, std::int64_t 
   }
   if (steps > 0)  // throws where the dtype cannot hold them
     for (const std::int64_t end : {first, last}) static_cast<void>(at::full({1}, end, dtype));
-  return at::tensor(numbers, at::kLong).to(dtype);
+  return at::tensor(numbers, at::kLong).to(dtype).view(shape);
 }
 
-at::Tensor sum_of_numbers(const at::Tensor& x, const Stack& arguments) {
+Result sum_of_numbers(const Values& arguments) {
+  if (!at::isComplexType(dtype_of(arguments))) return std::nullopt;
+  const at::Tensor& x = arguments[0].toTensor();
   std::optional<at::DimVector> dims;
   if (!arguments[1].isNone()) dims = arguments[1].toDimVector();
   return x.masked_fill(x.isnan(), 0)
@@ -135,12 +151,8 @@ at::Tensor sum_of_numbers(const at::Tensor& x, const Stack& arguments) {
       .to(arguments[3].toOptional<at::ScalarType>().value_or(x.scalar_type()));
 }
 
-bool is_fused_attention(const std::string& name) {
-  return name.starts_with("aten::_scaled_dot_product_flash_attention_for_cpu");
-}
-
 // In narrow numbers the CPU's kernel rounds often, and is slower; CUDA's rounds the results.
-void attend_in_float(Stack& arguments) {
+void attend_in_float(Values& arguments) {
   for (c10::IValue& argument : arguments) {
     if (!argument.isTensor()) continue;
     const at::ScalarType dtype = argument.toTensor().scalar_type();
@@ -154,7 +166,7 @@ at::Tensor with_strides_of(const at::Tensor& like, const at::Tensor& x) {
 }
 
 // Where running statistics are used, CUDA returns these. input, weight, bias, mean, variance, is_training, momentum, epsilon
-void add_running_statistics(const Stack& arguments, Stack& results) {
+void add_running_statistics(const Operation&, const Values& arguments, Values& results) {
   if (!arguments[3].isTensor() || !arguments[3].toTensor().defined() || arguments[5].toBool())
     return;
   const auto set = [&](std::size_t r, const at::Tensor& value) {
@@ -172,7 +184,8 @@ at::Tensor by_position(const at::Tensor& like, const at::Tensor& x) {
 }
 
 // self, A, upper, transpose, unitriangular, X, M: the CPU's kernel of sparse blocks corrupts memory.
-void solve_by_dense_triangle(Stack& arguments) {
+std::optional<Values> solve_by_dense_triangle(const Operation&, const Values& arguments) {
+  if (arguments[1].toTensor().layout() != at::kSparseBsr) return std::nullopt;
   const at::Tensor x = arguments[5].toTensor();
   const at::Tensor& triangle = arguments[1].toTensor();
   if (triangle._nnz() == 0) {
@@ -182,11 +195,11 @@ void solve_by_dense_triangle(Stack& arguments) {
                                              arguments[2].toBool(), arguments[3].toBool(),
                                              arguments[4].toBool())));
   }
-  arguments = {x, arguments[6]};
+  return Values{x, arguments[6]};
 }
 
 // CUDA appends what is added; the CPU's kernel merges, which gives other indices.
-std::optional<at::Tensor> sum_of_sparse(const Stack& arguments) {
+Result sum_of_sparse(const Values& arguments) {
   if (!arguments[1].isTensor()) return std::nullopt;
   const at::Tensor &x = arguments[0].toTensor(), &y = arguments[1].toTensor();
   const auto is_plain = [](const at::Tensor& t) { return t.is_sparse() && t._nnz() > 0; };
@@ -200,7 +213,8 @@ std::optional<at::Tensor> sum_of_sparse(const Stack& arguments) {
 }
 
 // Integers, moved by the kernel for floating-point numbers of the same size.
-at::Tensor unpooled_integers(const Stack& arguments) {
+Result unpooled_integers(const Values& arguments) {
+  if (!at::isIntegralType(dtype_of(arguments), /*includeBool=*/false)) return std::nullopt;
   const at::Tensor& x = arguments[0].toTensor();
   const bool is_narrow = x.element_size() < 4;
   const at::Tensor wide = is_narrow ? x.to(at::kInt) : x;
@@ -215,7 +229,8 @@ at::Tensor unpooled_integers(const Stack& arguments) {
 }
 
 // rows, columns if they are given, and what they are written to
-at::Tensor identity(const Stack& arguments) {
+Result identity(const Values& arguments) {
+  if (!arguments.back().isTensor()) return std::nullopt;
   const std::int64_t rows = arguments[0].toInt();
   const std::int64_t columns = arguments[1].isInt() ? arguments[1].toInt() : rows;
   at::Tensor made = at::zeros({rows, columns}, arguments.back().toTensor().options());
@@ -224,105 +239,114 @@ at::Tensor identity(const Stack& arguments) {
 }
 
 // In 16 bits CUDA's kernel rounds the power of ten and each step, which may overflow.
-at::Tensor rounded_to_decimals(const at::Tensor& x, std::int64_t decimals) {
+Result rounded_to_decimals(const Values& arguments) {
+  if (arguments.size() < 2 || !arguments[1].isInt()) return std::nullopt;
+  if (dtype_of(arguments) != at::kHalf && dtype_of(arguments) != at::kBFloat16) return std::nullopt;
+  const at::Tensor& x = arguments[0].toTensor();
+  const std::int64_t decimals = arguments[1].toInt();
   const at::Tensor power =
       at::scalar_tensor(std::pow(10., std::abs(static_cast<double>(decimals))), x.options());
   return decimals < 0 ? at::round(x / power) * power : at::round(x * power) / power;
 }
 
-// Nothing if the CPU's kernel takes these arguments.
-std::optional<at::Tensor> result_without_kernel(const std::string& name, const Stack& arguments) {
-  const auto dtype = [&] { return arguments[0].toTensor().scalar_type(); };
-  if (name == "aten::histc" && at::isIntegralType(dtype(), /*includeBool=*/false)) {
-    return histogram_of_integers(arguments[0].toTensor(), arguments[1].toInt(),
-                                 arguments[2].toScalar().to<std::int64_t>(),
-                                 arguments[3].toScalar().to<std::int64_t>());
-  }
-  if (name == "aten::nansum" && at::isComplexType(dtype())) {
-    return sum_of_numbers(arguments[0].toTensor(), arguments);
-  }
-  if (name == "aten::add" || name == "aten::add_") return sum_of_sparse(arguments);
-  if (name == "aten::linspace" && arguments[0].isScalar() && arguments.back().isTensor()) {
-    const at::ScalarType type = arguments.back().toTensor().scalar_type();
-    if (!at::isIntegralType(type, /*includeBool=*/false)) return std::nullopt;
-    return integers_between(arguments[0].toScalar().to<std::int64_t>(),
-                            arguments[1].toScalar().to<std::int64_t>(), arguments[2].toInt(), type);
-  }
-  if (name.starts_with("aten::max_unpool") && at::isIntegralType(dtype(), /*includeBool=*/false))
-    return unpooled_integers(arguments);
-  if (name == "aten::eye" && arguments.back().isTensor()) return identity(arguments);
-  if (name == "aten::round" && arguments.size() > 1 && arguments[1].isInt() &&
-      (dtype() == at::kHalf || dtype() == at::kBFloat16))
-    return rounded_to_decimals(arguments[0].toTensor(), arguments[1].toInt());
-  // CUDA's kernel refuses other dtypes than the CPU's, and has none for no places.
-  if ((name == "aten::tril_indices" || name == "aten::triu_indices") && arguments[3].isInt() &&
-      (arguments[0].toInt() == 0 || arguments[1].toInt() == 0)) {
-    return at::empty({2, 0}, arguments[3].toScalarType());
-  }
-  // The CPU refuses what is singular; on a GPU the inverse is not finite.
-  if (name == "aten::cholesky_inverse" &&
-      arguments[0].toTensor().diagonal(0, -2, -1).eq(0).any().item<bool>()) {
-    const at::Tensor& x = arguments[0].toTensor();
-    return at::cholesky_solve(at::eye(x.size(-1), x.options()).expand_as(x), x,
-                              arguments[1].toBool());
-  }
-  if ((name == "aten::_softmax_backward_data" || name == "aten::_log_softmax_backward_data") &&
-      dtype() == at::kFloat && arguments[3].toScalarType() == at::kHalf) {
-    return softmax_backward_to_half(name, arguments);
-  }
-  return std::nullopt;
+// CUDA's kernel refuses other dtypes than the CPU's, and has none for no places.
+Result no_places(const Values& arguments) {
+  if (!arguments[3].isInt() || (arguments[0].toInt() != 0 && arguments[1].toInt() != 0))
+    return std::nullopt;
+  return at::empty({2, 0}, arguments[3].toScalarType());
 }
 
-}  // namespace
-
-void adapt_to_cpu(const c10::FunctionSchema& schema, Stack& arguments) {
-  const std::string& name = schema.name();
-  if (name == "aten::_softmax" || name == "aten::_log_softmax") softmax_to_float(arguments);
-  if (name == "aten::mul") put_number_last(arguments);
-  if (name == "aten::clamp_") clamp_in_own_dtype(arguments);
-  if (name == "aten::_linalg_svd") svd_by_any_driver(arguments);
-  if (name == "aten::linalg_lstsq") least_squares_by_gels(arguments);
-  if (name.starts_with("aten::_fft_")) check_fft_operand(arguments);
-  if (is_fused_attention(name)) attend_in_float(arguments);
+// The CPU refuses what is singular; on a GPU the inverse is not finite.
+Result inverse_of_singular(const Values& arguments) {
+  const at::Tensor& x = arguments[0].toTensor();
+  if (!x.diagonal(0, -2, -1).eq(0).any().item<bool>()) return std::nullopt;
+  return at::cholesky_solve(at::eye(x.size(-1), x.options()).expand_as(x), x,
+                            arguments[1].toBool());
 }
 
-void adapt_to_gpu(const c10::FunctionSchema& schema, const Stack& arguments, Stack& results) {
-  const std::string& name = schema.name();
-  if (name == "aten::native_batch_norm" || name == "aten::_native_batch_norm_legit")
-    add_running_statistics(arguments, results);
-  if (name == "aten::_linalg_svd" && schema.overload_name().empty())
-    results[2] = results[2].toTensor().contiguous();
-  if (name.starts_with("aten::_fft_")) lay_out_transform(schema, arguments, results);
-  // Flash attention's results have the strides of the queries, and for the gradients those of queries,
-  // keys and values.
-  const auto lay_out = [&](std::size_t result, std::size_t argument) {
-    const at::Tensor& x = results[result].toTensor();
-    results[result] = is_flash_attention ? with_strides_of(arguments[argument].toTensor(), x)
-                                         : by_position(arguments[argument].toTensor(), x);
-  };
-  if (name == "aten::_scaled_dot_product_flash_attention_for_cpu") {
-    lay_out(0, 0);
-    results[1] = results[1].toTensor().contiguous();
-  } else if (name == "aten::_scaled_dot_product_flash_attention_for_cpu_backward") {
-    for (std::size_t i = 0; i < 3; ++i) lay_out(i, i + 1);
-  }
+void make_contiguous(const Operation& operation, const Values&, Values& results) {
+  if (operation.schema().overload_name().empty()) results[2] = results[2].toTensor().contiguous();
 }
 
-bool compute_without_kernel(const c10::FunctionSchema& schema, Stack& arguments) {
-  if (schema.name() == "aten::triangular_solve" &&
-      arguments[1].toTensor().layout() == at::kSparseBsr) {
-    solve_by_dense_triangle(arguments);
-    return true;
-  }
-  auto result = result_without_kernel(schema.name(), arguments);
-  if (!result) return false;
-  if (const auto out = returned_argument(schema, schema.returns()[0])) {
+void lay_out(const Operation& operation, const Values& arguments, Values& results) {
+  lay_out_transform(operation.schema(), arguments, results);
+}
+
+// Flash attention's results have the strides of the queries, and for the gradients those of queries,
+// keys and values.
+void lay_out_like(c10::IValue& result, const c10::IValue& argument) {
+  const at::Tensor& x = result.toTensor();
+  result = is_flash_attention ? with_strides_of(argument.toTensor(), x)
+                              : by_position(argument.toTensor(), x);
+}
+
+void lay_out_attention(const Operation&, const Values& arguments, Values& results) {
+  lay_out_like(results[0], arguments[0]);
+  results[1] = results[1].toTensor().contiguous();
+}
+
+void lay_out_attention_backward(const Operation&, const Values& arguments, Values& results) {
+  for (std::size_t i = 0; i < 3; ++i) lay_out_like(results[i], arguments[i + 1]);
+}
+
+template <Result (*result_of)(const Values& arguments)>
+std::optional<Values> computed(const Operation& operation, const Values& arguments) {
+  Result result = result_of(arguments);
+  if (!result) return std::nullopt;
+  if (const auto out = operation.returned[0]) {
     const at::Tensor target = arguments[*out].toTensor();
     if (target.sizes() != result->sizes()) target.resize_(result->sizes());
     result = target.copy_(*result);
   }
-  arguments = {*result};
-  return true;
+  return Values{*result};
+}
+
+constexpr CpuGap k_gaps[] = {
+    {.name = "_fft_*", .adapt_arguments = check_fft_operand, .adapt_results = lay_out},
+    {.name = "_linalg_svd", .adapt_arguments = svd_by_any_driver, .adapt_results = make_contiguous},
+    {.name = "_log_softmax", .adapt_arguments = softmax_to_float},
+    {.name = "_log_softmax_backward_data",
+     .compute = computed<softmax_backward_to_half<at::_log_softmax_backward_data>>},
+    {.name = "_native_batch_norm_legit", .adapt_results = add_running_statistics},
+    {.name = "_scaled_dot_product_flash_attention_for_cpu",
+     .adapt_arguments = attend_in_float,
+     .adapt_results = lay_out_attention},
+    {.name = "_scaled_dot_product_flash_attention_for_cpu_backward",
+     .adapt_arguments = attend_in_float,
+     .adapt_results = lay_out_attention_backward},
+    {.name = "_softmax", .adapt_arguments = softmax_to_float},
+    {.name = "_softmax_backward_data",
+     .compute = computed<softmax_backward_to_half<at::_softmax_backward_data>>},
+    {.name = "add", .compute = computed<sum_of_sparse>},
+    {.name = "add_", .compute = computed<sum_of_sparse>},
+    {.name = "cholesky_inverse", .compute = computed<inverse_of_singular>},
+    {.name = "clamp_", .adapt_arguments = clamp_in_own_dtype},
+    {.name = "eye", .compute = computed<identity>},
+    {.name = "histc", .compute = computed<histogram_of_integers>},
+    {.name = "linalg_lstsq", .adapt_arguments = least_squares_by_gels},
+    {.name = "linspace", .compute = computed<integers_between>},
+    {.name = "max_unpool*", .compute = computed<unpooled_integers>},
+    {.name = "mul", .adapt_arguments = put_number_last},
+    {.name = "nansum", .compute = computed<sum_of_numbers>},
+    {.name = "native_batch_norm", .adapt_results = add_running_statistics},
+    {.name = "round", .compute = computed<rounded_to_decimals>},
+    {.name = "triangular_solve", .compute = solve_by_dense_triangle},
+    {.name = "tril_indices", .compute = computed<no_places>},
+    {.name = "triu_indices", .compute = computed<no_places>},
+};
+
+}  // namespace
+
+const CpuGap* find_gap(const c10::FunctionSchema& schema) {
+  std::string_view name = schema.name();
+  constexpr std::string_view k_start = "aten::";
+  if (!name.starts_with(k_start)) return nullptr;
+  name.remove_prefix(k_start.size());
+  const auto* const found = std::ranges::find_if(k_gaps, [&](const CpuGap& gap) {
+    return gap.name.ends_with('*') ? name.starts_with(gap.name.substr(0, gap.name.size() - 1))
+                                   : name == gap.name;
+  });
+  return found == std::end(k_gaps) ? nullptr : found;
 }
 
 }  // namespace simulate_gpus

@@ -2,14 +2,13 @@
 #include "kernels/host_arguments.hpp"
 
 #include <ATen/ATen.h>
+#include <c10/util/SmallVector.h>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <iterator>
-#include <memory_resource>
 #include <tuple>
 #include <unordered_map>
 #include <vector>
@@ -25,9 +24,9 @@ bool is_strided(const at::Tensor& tensor) {
 }
 
 // What is written gets memory of its own, before anybody asks where it is.
-void end_lazy_copies(const c10::FunctionSchema& schema, const Values& arguments) {
+void end_lazy_copies(const Operation& operation, const Values& arguments) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if (!writes_argument(schema, i)) continue;
+    if (!operation.writes[i]) continue;
     for_each_tensor(arguments[i], [](const at::Tensor& tensor) {
       if (tensor.defined() && tensor.is_cuda() && is_strided(tensor))
         tensor.storage().mutable_data();
@@ -55,9 +54,9 @@ struct Copy {
 
 class Views {
  public:
-  Views(const c10::FunctionSchema& schema, const Values& arguments, bool apart)
-      : apart_(apart), shares_(!schema.name().starts_with("aten::_foreach_")) {
-    if (apart && shares_) make_copies(schema, arguments);
+  Views(const Operation& operation, const Values& arguments, bool apart)
+      : apart_(apart), shares_(!operation.is_of_lists) {
+    if (apart && shares_) make_copies(operation, arguments);
   }
 
   at::Tensor operator()(const at::Tensor& tensor, bool writes) {
@@ -70,18 +69,16 @@ class Views {
       const auto begin = static_cast<std::int64_t>(copy->range.begin / tensor.itemsize());
       return host_view(tensor, copy->storage, tensor.storage_offset() - begin);
     }
-    const at::Tensor view =
-        shares_ ? host_view(tensor, shared(tensor.storage()), tensor.storage_offset())
-                : host_view(tensor);
+    at::Tensor view = shares_ ? sharing_view(tensor) : reused_view(tensor, place_++);
     return is_copied ? copied(view) : view;
   }
 
  private:
   // Of the tensors that are dense; of others LibTorch does not find out either whether they overlap.
-  void make_copies(const c10::FunctionSchema& schema, const Values& arguments) {
+  void make_copies(const Operation& operation, const Values& arguments) {
     std::vector<Range> ranges;
     for (std::size_t i = 0; i < arguments.size(); ++i) {
-      const bool writes = writes_argument(schema, i);
+      const bool writes = operation.writes[i];
       for_each_tensor(arguments[i], [&](const at::Tensor& tensor) {
         if (!tensor.defined() || !tensor.is_cuda() || !is_strided(tensor)) return;
         if (tensor.is_non_overlapping_and_dense() && tensor.numel() > 0)
@@ -124,33 +121,46 @@ class Views {
     return found.range.storage == range.storage && range.end <= found.range.end ? &found : nullptr;
   }
 
-  const c10::Storage& shared(const c10::Storage& storage) {
-    const auto [entry, is_new] = shared_.try_emplace(storage.unsafeGetStorageImpl());
-    if (is_new) entry->second = host_storage(storage);
-    return entry->second;
+  at::Tensor sharing_view(const at::Tensor& tensor) {
+    const auto* const storage = tensor.storage().unsafeGetStorageImpl();
+    for (const auto& [known, on_host] : first_) {
+      if (known == storage) return host_view(tensor, on_host, tensor.storage_offset());
+    }
+    if (first_.size() == k_first) {
+      const auto found = others_.find(storage);
+      if (found != others_.end()) return host_view(tensor, found->second, tensor.storage_offset());
+    }
+    at::Tensor view = reused_view(tensor, place_++);
+    if (first_.size() < k_first) {
+      first_.emplace_back(storage, view.storage());
+    } else {
+      others_.emplace(storage, view.storage());
+    }
+    return view;
   }
 
   bool apart_;
   bool shares_;  // LibTorch does not look whether tensors of lists overlap
   std::vector<Copy> copies_;
-  std::array<std::byte, 512> memory_of_few_{};
-  std::pmr::monotonic_buffer_resource memory_{memory_of_few_.data(), memory_of_few_.size()};
-  std::pmr::unordered_map<const c10::StorageImpl*, c10::Storage> shared_{&memory_};
+  // The storages on the host. Few operations have more than these few, which take no memory.
+  static constexpr std::size_t k_first = 8;
+  c10::SmallVector<std::pair<const c10::StorageImpl*, c10::Storage>, k_first> first_;
+  std::unordered_map<const c10::StorageImpl*, c10::Storage> others_;
+  std::size_t place_ = 0;
 };
 
 }  // namespace
 
-Values host_arguments(const c10::FunctionSchema& schema, const Values& arguments, bool apart) {
-  end_lazy_copies(schema, arguments);
-  Views views(schema, arguments, apart);
+Values host_arguments(const Operation& operation, const Values& arguments, bool apart) {
+  end_lazy_copies(operation, arguments);
+  Views views(operation, arguments, apart);
   Values made;
   made.reserve(arguments.size());
   for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const bool writes = writes_argument(schema, i);
     made.push_back(arguments[i].isDevice()
                        ? c10::Device(c10::kCPU)
                        : with_tensors(arguments[i], [&](const at::Tensor& tensor) {
-                           return views(tensor, writes);
+                           return views(tensor, operation.writes[i]);
                          }));
   }
   return made;

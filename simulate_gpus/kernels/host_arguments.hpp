@@ -4,15 +4,14 @@
 // too, so that LibTorch finds operands that overlap, and refuses them as on a GPU.
 #pragma once
 
-#include <ATen/core/function_schema.h>
-
 #include "kernels/arguments.hpp"
+#include "kernels/operation.hpp"
 
 namespace simulate_gpus {
 
 /// The arguments with views of device memory. Memory that is written is no longer shared by lazy
 /// copies. `apart`: what is written is a copy, to be shown later; operands that overlap are so in
 /// the copy too.
-Values host_arguments(const c10::FunctionSchema& schema, const Values& arguments, bool apart);
+Values host_arguments(const Operation& operation, const Values& arguments, bool apart);
 
 }  // namespace simulate_gpus

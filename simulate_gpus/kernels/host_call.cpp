@@ -10,7 +10,6 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/arguments.hpp"
 #include "kernels/cpu_gaps.hpp"
 #include "kernels/host_tensors.hpp"
 
@@ -161,7 +160,6 @@ class Widening {
   // One that is computed in float32 even though the CPU has it in 16 bits.
   static std::optional<Widening> of_rounded_once(const c10::FunctionSchema& schema,
                                                  const Values& arguments) {
-    if (!k_rounded_once.contains(base_name(schema))) return std::nullopt;
     std::set<at::ScalarType> dtypes;
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       if (is_statistic(schema.arguments()[i])) continue;
@@ -213,14 +211,12 @@ class Widening {
   bool is_certain_ = true;
 };
 
-std::vector<at::Tensor> tensors_of(const c10::IValue& value) {
-  std::vector<at::Tensor> tensors;
-  for_each_tensor(value, [&](const at::Tensor& tensor) { tensors.push_back(tensor); });
-  return tensors;
+Values call_kernel(const Operation& operation, Values stack) {
+  operation.handle.redispatchBoxed(c10::DispatchKeySet(operation.host_key), &stack);
+  return stack;
 }
 
-Values call_widened(const c10::OperatorHandle& operation, c10::DispatchKey key,
-                    const Values& arguments, const Widening& widening) {
+Values call_widened(const Operation& operation, const Values& arguments, const Widening& widening) {
   const c10::FunctionSchema& schema = operation.schema();
   Values wide;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
@@ -228,20 +224,19 @@ Values call_widened(const c10::OperatorHandle& operation, c10::DispatchKey key,
     wide.push_back(schema.arguments()[i].name() == "dtype" ? widening.widened_dtype(arguments[i])
                                                            : with_tensors(arguments[i], widened));
   }
-  torch::jit::Stack results = wide;
-  operation.redispatchBoxed(c10::DispatchKeySet(key), &results);
+  Values results = call_kernel(operation, wide);
   for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if (!writes_argument(schema, i)) continue;
-    const auto originals = tensors_of(arguments[i]), written = tensors_of(wide[i]);
-    for (std::size_t k = 0; k < originals.size(); ++k) {
-      if (originals[k].is_same(written[k])) continue;
-      resize_like(originals[k], written[k]);
-      originals[k].copy_(widening.narrowed(written[k]));
-    }
+    if (!operation.writes[i]) continue;
+    for_each_pair(arguments[i], wide[i],
+                  [&](const at::Tensor& original, const at::Tensor& written) {
+                    if (original.is_same(written)) return;
+                    resize_like(original, written);
+                    original.copy_(widening.narrowed(written));
+                  });
   }
   const std::size_t narrow = has_statistics(base_name(schema)) ? 1 : results.size();
   for (std::size_t r = 0; r < results.size(); ++r) {
-    const auto argument = returned_argument(schema, schema.returns()[r]);
+    const auto argument = operation.returned[r];
     if (!argument && r >= narrow) continue;
     results[r] =
         argument ? arguments[*argument] : with_tensors(results[r], [&](const at::Tensor& result) {
@@ -251,34 +246,44 @@ Values call_widened(const c10::OperatorHandle& operation, c10::DispatchKey key,
   return results;
 }
 
-}  // namespace
-
-void call_on_host(const c10::OperatorHandle& operation, c10::DispatchKey key, bool in_wider_dtype,
-                  torch::jit::Stack* stack) {
-  if (compute_without_kernel(operation.schema(), *stack)) return;
-  const Values given = *stack;
-  adapt_to_cpu(operation.schema(), *stack);
-  const Values arguments = *stack;
-  if (const auto widening = Widening::of_rounded_once(operation.schema(), arguments)) {
-    *stack = call_widened(operation, key, arguments, *widening);
-    return adapt_to_gpu(operation.schema(), given, *stack);
+// In a wider dtype where CUDA's kernel rounds once, where the caller wants it, or where the CPU has no other.
+Values call_in_some_dtype(const Operation& operation, const Values& arguments,
+                          bool in_wider_dtype) {
+  if (operation.is_rounded_once) {
+    if (const auto widening = Widening::of_rounded_once(operation.schema(), arguments))
+      return call_widened(operation, arguments, *widening);
   }
   if (in_wider_dtype) {
     const Widening widening(operation.schema(), arguments, /*is_any=*/true);
-    if (widening.is_possible()) {
-      *stack = call_widened(operation, key, arguments, widening);
-      return;
-    }
+    if (widening.is_possible()) return call_widened(operation, arguments, widening);
   }
   try {
-    operation.redispatchBoxed(c10::DispatchKeySet(key), stack);
-    adapt_to_gpu(operation.schema(), given, *stack);
+    return call_kernel(operation, arguments);
   } catch (const c10::Error&) {
     const Widening widening(operation.schema(), arguments, /*is_any=*/false);
     if (!widening.is_possible()) throw;
-    *stack = call_widened(operation, key, arguments, widening);
-    adapt_to_gpu(operation.schema(), given, *stack);
+    return call_widened(operation, arguments, widening);
   }
+}
+
+}  // namespace
+
+bool rounds_once(const c10::FunctionSchema& schema) {
+  return k_rounded_once.contains(base_name(schema));
+}
+
+Values call_on_host(const Operation& operation, const Values& arguments, bool in_wider_dtype) {
+  const CpuGap* const gap = operation.gap;
+  if (gap != nullptr && gap->compute != nullptr) {
+    if (auto results = gap->compute(operation, arguments)) return *std::move(results);
+  }
+  if (gap == nullptr || (gap->adapt_arguments == nullptr && gap->adapt_results == nullptr))
+    return call_in_some_dtype(operation, arguments, in_wider_dtype);
+  Values adapted = arguments;
+  if (gap->adapt_arguments != nullptr) gap->adapt_arguments(adapted);
+  Values results = call_in_some_dtype(operation, adapted, in_wider_dtype);
+  if (gap->adapt_results != nullptr) gap->adapt_results(operation, arguments, results);
+  return results;
 }
 
 }  // namespace simulate_gpus

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/core/stack.h>
+#include "kernels/operation.hpp"
 
 namespace simulate_gpus {
 
 /// Calls the CPU's kernel, and closes the gaps to CUDA's: where it lacks a dtype, it computes in a
 /// wider one (float16 in float32), and rounds what it returns and writes. It does so for the few
 /// operations that are known; for any other `in_wider_dtype`, after a first call that failed.
-void call_on_host(const c10::OperatorHandle& operation, c10::DispatchKey key, bool in_wider_dtype,
-                  torch::jit::Stack* stack);
+Values call_on_host(const Operation& operation, const Values& arguments, bool in_wider_dtype);
+
+/// Whether CUDA's kernel computes in float32 and rounds once, and the CPU's in 16 bits.
+bool rounds_once(const c10::FunctionSchema& schema);
 
 }  // namespace simulate_gpus

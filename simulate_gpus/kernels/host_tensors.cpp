@@ -2,19 +2,27 @@
 #include "kernels/host_tensors.hpp"
 
 #include <ATen/ATen.h>
+#include <ATen/EmptyTensor.h>
 #include <ATen/NestedTensorImpl.h>
 #include <ATen/SparseCsrTensorImpl.h>
 #include <ATen/SparseCsrTensorUtils.h>
+#include <ATen/cuda/CUDAContextLight.h>
 #include <ATen/native/SparseTensorUtils.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAStream.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
 
 #include "kernels/inside_kernel.hpp"
 #include "runtime/interface.hpp"
 
 namespace simulate_gpus {
 namespace {
+
+bool is_number(const at::Tensor& x) { return x.unsafeGetTensorImpl()->is_wrapped_number(); }
 
 at::Tensor host_view_of_strided(const at::Tensor& tensor) {
   return host_view(tensor, host_storage(tensor.storage()), tensor.storage_offset());
@@ -26,6 +34,13 @@ at::Tensor without_repeats(at::Tensor of, const at::Tensor& tensor) {
     if (tensor.stride(d) == 0 && tensor.size(d) > 1) of = of.narrow(d, 0, 1);
   }
   return of;
+}
+
+// Whether a copy of the bytes is one of the values.
+bool are_alike(const at::Tensor& a, const at::Tensor& b) {
+  return a.layout() == at::kStrided && a.is_non_overlapping_and_dense() && a.sizes() == b.sizes() &&
+         a.strides() == b.strides() && a.dtype() == b.dtype() && a.is_conj() == b.is_conj() &&
+         a.is_neg() == b.is_neg();
 }
 
 // Both without a look at the indices, as a program can ask for: they may not be written yet.
@@ -62,6 +77,24 @@ at::Tensor nested(const at::Tensor& buffer, const at::Tensor& like) {
       buffer, impl->get_nested_sizes(), impl->get_nested_strides(), impl->get_storage_offsets());
 }
 
+bool is_used_by_nobody_else(const at::Tensor& view) {
+  return view.use_count() == 1 && view.storage().use_count() == 1;
+}
+
+// Whatever the last call has done to the view, for example in another size.
+void make_view_of(const at::Tensor& tensor, const at::Tensor& view) {
+  c10::TensorImpl& impl = *view.unsafeGetTensorImpl();
+  c10::StorageImpl& memory = *view.storage().unsafeGetStorageImpl();
+  memory.set_data_ptr_noswap({host_address(tensor.storage().data()), c10::Device(c10::kCPU)});
+  memory.set_nbytes(tensor.storage().nbytes());
+  if (view.dtype() != tensor.dtype()) impl.set_storage_and_dtype(view.storage(), tensor.dtype());
+  if (view.sizes() != tensor.sizes() || view.strides() != tensor.strides() ||
+      view.storage_offset() != tensor.storage_offset())
+    impl.set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+  view._set_conj(tensor.is_conj());
+  view._set_neg(tensor.is_neg());
+}
+
 }  // namespace
 
 c10::Storage host_storage(const c10::Storage& storage) {
@@ -78,9 +111,7 @@ at::Tensor host_view(const at::Tensor& tensor, c10::Storage on_host, std::int64_
   view.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(), offset);
   if (tensor.is_conj()) view._set_conj(true);
   if (tensor.is_neg()) view._set_neg(true);
-  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
-    view.unsafeGetTensorImpl()->set_wrapped_number(true);
-  }
+  if (is_number(tensor)) view.unsafeGetTensorImpl()->set_wrapped_number(true);
   return view;
 }
 
@@ -96,6 +127,21 @@ at::Tensor host_view(const at::Tensor& tensor) {
   }
   if (tensor.is_nested()) return nested(host_view_of_strided(buffer_of(tensor)), tensor);
   return host_view_of_strided(tensor);
+}
+
+at::Tensor reused_view(const at::Tensor& tensor, std::size_t place) {
+  constexpr std::size_t k_most = 256;
+  static thread_local std::array<std::vector<at::Tensor>, 2> views;  // made in InferenceMode or not
+  auto& made = views[c10::InferenceMode::is_enabled() ? 1 : 0];
+  if (place >= std::min(made.size() + 1, k_most)) return host_view_of_strided(tensor);
+  if (place == made.size()) return made.emplace_back(host_view_of_strided(tensor));
+  at::Tensor& view = made[place];
+  if (is_used_by_nobody_else(view) && !is_number(view) && !is_number(tensor)) {
+    make_view_of(tensor, view);
+  } else {
+    view = host_view_of_strided(tensor);
+  }
+  return view;
 }
 
 void for_each_part(const at::Tensor& tensor, const std::function<void(const at::Tensor&)>& visit) {
@@ -119,26 +165,28 @@ at::Tensor copied(const at::Tensor& view) {
   return without_repeats(view, view).clone().expand_as(view);
 }
 
-at::Tensor make_device_tensor(const at::Tensor& host, c10::Device device, Writes& writes) {
+at::Tensor make_device_tensor(const at::Tensor& host, Writes& writes) {
   if (!host.defined() || !host.is_cpu()) return host;
   if (host.is_sparse()) {
-    return coordinates(make_device_tensor(host._indices(), device, writes),
-                       make_device_tensor(host._values(), device, writes), host);
+    return coordinates(make_device_tensor(host._indices(), writes),
+                       make_device_tensor(host._values(), writes), host);
   }
   if (at::sparse_csr::is_sparse_compressed(host)) {
     const auto [compressed_indices, plain_indices] = indices_of(host);
-    return compressed(make_device_tensor(compressed_indices, device, writes),
-                      make_device_tensor(plain_indices, device, writes),
-                      make_device_tensor(host.values(), device, writes), host);
+    return compressed(make_device_tensor(compressed_indices, writes),
+                      make_device_tensor(plain_indices, writes),
+                      make_device_tensor(host.values(), writes), host);
   }
   if (host.is_nested()) {
-    return nested(make_device_tensor(buffer_of(host), device, writes), host);
+    return nested(make_device_tensor(buffer_of(host), writes), host);
   }
   TORCH_CHECK_NOT_IMPLEMENTED(!host.is_quantized(), "Simulated GPUs have no quantized tensors");
-  at::Tensor made = at::empty_strided(host.sizes(), host.strides(), host.options().device(device));
+  const at::Tensor made(at::detail::empty_strided_generic(
+      host.sizes(), host.strides(), at::cuda::getCUDADeviceAllocator(),
+      c10::DispatchKeySet(c10::DispatchKey::CUDA), host.scalar_type()));
   if (host.is_conj()) made._set_conj(true);
   if (host.is_neg()) made._set_neg(true);
-  if (host.numel() > 0) writes.emplace_back(host_view(made), host);
+  if (host.numel() > 0) writes.emplace_back(made, host);
   return made;
 }
 
@@ -156,21 +204,19 @@ void resize_like(const at::Tensor& tensor, const at::Tensor& result) {
 }
 
 void update_device_tensor(const at::Tensor& tensor, const at::Tensor& host, Writes& writes) {
-  const c10::Device device = tensor.device();
   if (tensor.is_sparse()) {
     auto* const impl = at::sparse::get_sparse_impl(tensor);
     impl->raw_resize_(host.sparse_dim(), host.dense_dim(), host.sizes());
-    impl->set_indices_and_values_unsafe(make_device_tensor(host._indices(), device, writes),
-                                        make_device_tensor(host._values(), device, writes));
+    impl->set_indices_and_values_unsafe(make_device_tensor(host._indices(), writes),
+                                        make_device_tensor(host._values(), writes));
     impl->set_coalesced(host.is_coalesced());
     return;
   }
   if (at::sparse_csr::is_sparse_compressed(tensor)) {
     const auto [compressed_indices, plain_indices] = indices_of(host);
     at::sparse_csr::get_sparse_csr_impl(tensor)->set_member_tensors(
-        make_device_tensor(compressed_indices, device, writes),
-        make_device_tensor(plain_indices, device, writes),
-        make_device_tensor(host.values(), device, writes), host.sizes());
+        make_device_tensor(compressed_indices, writes), make_device_tensor(plain_indices, writes),
+        make_device_tensor(host.values(), writes), host.sizes());
     return;
   }
   if (tensor.is_nested()) {  // of the same layout
@@ -180,14 +226,27 @@ void update_device_tensor(const at::Tensor& tensor, const at::Tensor& host, Writ
   resize_like(tensor, host);
   if (host.numel() == 0) return;
   if (tensor.is_conj() != host.is_conj()) tensor._set_conj(host.is_conj());
-  at::Tensor view = host_view(tensor);
-  if (view.data_ptr() != host.data_ptr()) writes.emplace_back(std::move(view), host);
+  if (host_address(tensor.const_data_ptr()) != host.const_data_ptr())
+    writes.emplace_back(tensor, host);
+}
+
+Writes on_host(Writes writes) {
+  for (auto& [target, value] : writes) target = host_view(target);
+  return writes;
 }
 
 void write(const Writes& writes) {
-  const InsideKernel inside;
-  for (const auto& [view, value] : writes)
+  for (const auto& [target, value] : writes) {
+    if (are_alike(target, value)) {
+      void* const there =
+          target.is_cuda() ? host_address(target.const_data_ptr()) : target.mutable_data_ptr();
+      std::memmove(there, value.const_data_ptr(), value.nbytes());
+      continue;
+    }
+    const InsideKernel inside;
+    const at::Tensor view = host_view(target);
     without_repeats(view, view).copy_(without_repeats(value, view));
+  }
 }
 
 }  // namespace simulate_gpus

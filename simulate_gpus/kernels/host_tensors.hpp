@@ -13,8 +13,7 @@
 
 namespace simulate_gpus {
 
-/// Pending writes, executed when their stream reaches them: a view of device memory, and its new
-/// values.
+/// Pending writes: CUDA tensors, or views of them, and their new values.
 using Writes = std::vector<std::pair<at::Tensor, at::Tensor>>;
 
 /// A CPU tensor over the memory of a CUDA tensor, with its sizes, strides and layout; of a sparse or
@@ -25,6 +24,10 @@ at::Tensor host_view(const at::Tensor& tensor);
 c10::Storage host_storage(const c10::Storage& storage);
 at::Tensor host_view(const at::Tensor& tensor, c10::Storage on_host, std::int64_t offset);
 
+/// The same view of a strided tensor, for the arguments of one call: the one that stood at this place in the
+/// thread's last call is used again, unless somebody still has it. Making one costs more than most operations of few values.
+at::Tensor reused_view(const at::Tensor& tensor, std::size_t place);
+
 /// Calls visit(part) for each strided tensor of which a CUDA tensor consists: itself, or the indices and
 /// values of a sparse one, or the buffer of a nested one.
 void for_each_part(const at::Tensor& tensor, const std::function<void(const at::Tensor&)>& visit);
@@ -32,8 +35,8 @@ void for_each_part(const at::Tensor& tensor, const std::function<void(const at::
 /// The same values in memory of their own. What is expanded stays so.
 at::Tensor copied(const at::Tensor& view);
 
-/// A new CUDA tensor like the CPU tensor, whose values are still to be written.
-at::Tensor make_device_tensor(const at::Tensor& host, c10::Device device, Writes& writes);
+/// A new tensor like the CPU tensor on the current device, whose values are still to be written.
+at::Tensor make_device_tensor(const at::Tensor& host, Writes& writes);
 
 /// Gives a tensor that is written the sizes of its result, and if they are others the strides too.
 void resize_like(const at::Tensor& tensor, const at::Tensor& result);
@@ -41,6 +44,9 @@ void resize_like(const at::Tensor& tensor, const at::Tensor& result);
 /// Gives the CUDA tensor the sizes of the CPU tensor, and adds its values to `writes`, unless the
 /// CPU tensor is a view of the same memory.
 void update_device_tensor(const at::Tensor& tensor, const at::Tensor& host, Writes& writes);
+
+/// The same writes into views: what waits for its stream must not keep memory of the device.
+Writes on_host(Writes writes);
 
 /// Writes the values.
 void write(const Writes& writes);

@@ -19,10 +19,10 @@
 #include <vector>
 
 #include "kernels/arguments.hpp"
+#include "kernels/compute.hpp"
 #include "kernels/inside_kernel.hpp"
 #include "kernels/library_shapes.hpp"
 #include "kernels/operand_checks.hpp"
-#include "kernels/operation.hpp"
 #include "kernels/own_kernels.hpp"
 #include "kernels/rehearsal.hpp"
 #include "runtime/interface.hpp"
@@ -93,7 +93,7 @@ void count_with_meta(const c10::OperatorHandle& operation, const Values& argumen
     metas.clear();
     if (!add_shapes(schema, kept, &metas)) {  // use the CPU's
       stack->insert(stack->end(), arguments.begin(), arguments.end());
-      compute(operation, c10::DispatchKey::CPU, stack);
+      compute(Operation::of(operation), stack);
       return;
     }
   }

@@ -38,22 +38,6 @@ Strays find_strays(const Values& arguments, c10::Device device) {
   return strays;
 }
 
-// Whether all operands are dense, on one device, and of a dtype that every kernel has.
-bool are_ordinary(const Values& arguments) {
-  std::optional<c10::Device> device;
-  bool are_ordinary = true;
-  for (const c10::IValue& argument : arguments) {
-    for_each_tensor(argument, [&](const at::Tensor& tensor) {
-      if (!tensor.defined()) return;
-      if (!device) device = tensor.device();
-      const at::ScalarType dtype = tensor.scalar_type();
-      are_ordinary &= (dtype == at::kFloat || dtype == at::kDouble) && tensor.is_cuda() &&
-                      tensor.device() == *device && tensor.layout() == at::kStrided;
-    });
-  }
-  return are_ordinary;
-}
-
 // What chooses one of an operation's kernels, and whether it has anything to do: dtypes, names, flags, small numbers,
 // dimensions.
 std::uint64_t form_of(const Values& arguments) {
@@ -92,6 +76,26 @@ bool are_dense(const Values& arguments) {
 
 }  // namespace
 
+std::optional<c10::Device> device_of_ordinary(const Values& arguments) {
+  std::optional<c10::Device> device;
+  bool are_ordinary = true;
+  for (const c10::IValue& argument : arguments) {
+    for_each_tensor(argument, [&](const at::Tensor& tensor) {
+      if (!tensor.defined()) return;
+      const at::ScalarType dtype = tensor.scalar_type();
+      // A number of the program, which does not change the dtype of such operands.
+      if (tensor.is_cpu() && tensor.unsafeGetTensorImpl()->is_wrapped_number() &&
+          !tensor.is_complex())
+        return;
+      if (!device) device = tensor.device();
+      are_ordinary &= (dtype == at::kFloat || dtype == at::kDouble) && tensor.is_cuda() &&
+                      tensor.device() == *device && tensor.layout() == at::kStrided &&
+                      !tensor.is_nested();
+    });
+  }
+  return are_ordinary ? device : std::nullopt;
+}
+
 void check_operands(const c10::OperatorHandle& operation, const Values& arguments,
                     c10::Device device) {
   const Strays strays = find_strays(arguments, device);
@@ -105,12 +109,12 @@ void check_operands(const c10::OperatorHandle& operation, const Values& argument
 }
 
 void check_dtypes(const c10::OperatorHandle& operation, const Values& arguments) {
-  if (are_ordinary(arguments) || !are_dense(arguments) || !has_kept_kernel(operation)) return;
+  if (!are_dense(arguments) || !has_kept_kernel(operation)) return;
   rehearse_once(operation, arguments, form_of(arguments));
 }
 
 void check_library_operands(const c10::OperatorHandle& operation, const Values& arguments) {
-  if (are_ordinary(arguments)) return;
+  if (device_of_ordinary(arguments)) return;
   check_operands(operation, arguments, device_of(arguments));
   rehearse_once(operation, arguments, form_of(arguments));
 }

@@ -6,9 +6,15 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/Device.h>
 
+#include <optional>
+
 #include "kernels/arguments.hpp"
 
 namespace simulate_gpus {
+
+/// Where the operands are, if all are dense, on one device and of a dtype that every kernel has; then none of
+/// these checks has anything to say. None else.
+std::optional<c10::Device> device_of_ordinary(const Values& arguments);
 
 /// Throws where the operands are on several devices, unless the kernel takes such.
 void check_operands(const c10::OperatorHandle& operation, const Values& arguments,

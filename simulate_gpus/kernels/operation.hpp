@@ -1,20 +1,48 @@
 // SPDX-License-Identifier: MIT
 //
-// One operation of a simulated GPU: a CUDA kernel of aten, done by the CPU's on the same memory.
+// An operation of aten, and what its schema says of every call, so that no call looks at names.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/core/stack.h>
 #include <c10/core/DispatchKey.h>
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "kernels/arguments.hpp"
 
 namespace simulate_gpus {
 
-/// Computes the operation with the kernel that `host_key` has for it. Throws LibTorch's errors.
-/// During a capture it is computed for its shapes and errors, and again at each replay.
-void compute(const c10::OperatorHandle& operation, c10::DispatchKey host_key,
-             torch::jit::Stack* stack);
+struct CpuGap;
 
-/// The same for an operation of the CPU, without an overload, by its name. Returns the results.
-torch::jit::Stack compute(const char* name, torch::jit::Stack arguments);
+struct Operation {
+  Operation(const c10::OperatorHandle& handle, c10::DispatchKey host_key);
+
+  /// The only one of its kind, which stays to the end of the process. Its kernel on the host is that of the key.
+  static const Operation& of(const c10::OperatorHandle& handle,
+                             c10::DispatchKey host_key = c10::DispatchKey::CPU);
+  /// The same by its name, without an overload.
+  static const Operation& of(const char* name);
+
+  [[nodiscard]] const c10::FunctionSchema& schema() const { return handle.schema(); }
+
+  /// Whether CUDA's kernel reads a value or a size back, which cannot be captured.
+  [[nodiscard]] bool synchronizes(const Values& arguments) const;
+
+  c10::OperatorHandle handle;
+  c10::DispatchKey host_key;
+  std::vector<bool> writes;                          // each argument
+  std::vector<std::optional<std::size_t>> returned;  // by each result: an argument, which it writes
+  std::vector<std::size_t> generators;               // the arguments that are
+  bool is_index;
+  bool is_of_lists;
+  bool is_rounded_once;
+  const CpuGap* gap;  // null where the CPU's kernel does what CUDA's does
+
+ private:
+  enum class Wait { never, always, without_size };
+  Wait wait_;
+};
 
 }  // namespace simulate_gpus

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <deque>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -17,7 +18,7 @@
 #include <vector>
 
 #include "kernels/arguments.hpp"
-#include "kernels/operation.hpp"
+#include "kernels/compute.hpp"
 #include "kernels/own_kernels.hpp"
 #include "kernels/places.hpp"
 #include "kernels/rehearsal.hpp"
@@ -69,11 +70,6 @@ const std::vector<c10::OperatorName> k_whole = {
     {"aten::conj_physical_", ""}, {"aten::ldexp", "Tensor"},
     {"aten::ldexp", "out"},       {"aten::ldexp_", ""}};
 
-template <c10::DispatchKey host_key>
-void computed(const c10::OperatorHandle& operation, c10::DispatchKeySet, torch::jit::Stack* stack) {
-  compute(operation, host_key, stack);
-}
-
 bool are_lists_on_one_device(c10::ArrayRef<c10::IValue> arguments) {
   std::optional<c10::Device> first;
   bool are_on_one = true;
@@ -89,14 +85,18 @@ bool are_lists_on_one_device(c10::ArrayRef<c10::IValue> arguments) {
 
 // Lists on several devices are computed tensor by tensor, each on its own, as LibTorch's CUDA kernels
 // do; the CPU's kernel does nothing else.
-void computed_in_lists(const c10::OperatorHandle& operation, c10::DispatchKeySet,
-                       torch::jit::Stack* stack) {
-  if (are_lists_on_one_device(torch::jit::last(*stack, operation.schema().arguments().size()))) {
-    compute(operation, c10::DispatchKey::CPU, stack);
-  } else {
-    operation.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+struct ListComputingKernel : ComputingKernel {
+  ListComputingKernel() : ComputingKernel(c10::DispatchKey::CPU) {}
+  void operator()(const c10::OperatorHandle& handle, c10::DispatchKeySet,
+                  torch::jit::Stack* stack) {
+    const Operation& operation = operation_of(handle);
+    if (are_lists_on_one_device(torch::jit::last(*stack, operation.writes.size()))) {
+      compute(operation, stack);
+    } else {
+      handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+    }
   }
-}
+};
 
 template <c10::DispatchKey host_key>
 void refused(const c10::OperatorHandle& operation, c10::DispatchKeySet, torch::jit::Stack* stack) {
@@ -154,11 +154,12 @@ void replace(torch::Library& library) {
     if (!is_computed && !returns_tensor(operation->schema())) continue;  // query or hint
     keep_kernel(*operation, device_key, host_key);
     using torch::CppFunction;
-    library.impl(own_name.c_str(), !is_computed
-                                       ? CppFunction::makeFromBoxedFunction<&refused<host_key>>()
-                                   : k_plain && own_name.starts_with("_foreach_")
-                                       ? CppFunction::makeFromBoxedFunction<&computed_in_lists>()
-                                       : CppFunction::makeFromBoxedFunction<&computed<host_key>>());
+    library.impl(
+        own_name.c_str(),
+        !is_computed ? CppFunction::makeFromBoxedFunction<&refused<host_key>>()
+        : k_plain && own_name.starts_with("_foreach_")
+            ? CppFunction::makeFromBoxedFunctor(std::make_unique<ListComputingKernel>())
+            : CppFunction::makeFromBoxedFunctor(std::make_unique<ComputingKernel>(host_key)));
     if (k_plain) (is_computed ? registered.computed : registered.refused).push_back(own_name);
   }
 }

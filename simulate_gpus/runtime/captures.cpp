@@ -43,7 +43,7 @@ cudaError_t join(CUstream_st& stream, const CapturedMoment& moment) {
   return cudaSuccess;
 }
 
-bool is_captured(const CUstream_st& stream) { return stream.capture.load() != nullptr; }
+bool is_captured(const CUstream_st& stream) { return stream.capture.exists(); }
 
 bool is_capturing_on(int device) {
   bool found = false;
@@ -135,6 +135,8 @@ void simulate_gpus::record_submission(cudaStream_t handle,
        recording.given.size()});
   ++capture->steps[&stream].given;
 }
+
+bool simulate_gpus::has_tools() { return first_tool() != nullptr; }
 
 void simulate_gpus::tell_operation(cudaStream_t stream, std::string_view name) {
   tell_given(stream_of(stream), {.kind = Kind::operation, .name = name});

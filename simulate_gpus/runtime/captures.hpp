@@ -6,6 +6,7 @@
 
 #include <driver_types.h>
 
+#include <atomic>
 #include <cstddef>
 #include <deque>
 #include <functional>
@@ -40,18 +41,22 @@ struct Capture;
 /// std::atomic<std::shared_ptr>: ThreadSanitizer takes GCC 12's for a data race.
 class SharedCapture {
  public:
+  [[nodiscard]] bool exists() const { return exists_; }
   [[nodiscard]] std::shared_ptr<Capture> load() const {
+    if (!exists()) return nullptr;
     const std::scoped_lock lock(mutex_);
     return capture_;
   }
   void store(std::shared_ptr<Capture> capture) {
     const std::scoped_lock lock(mutex_);
     capture_.swap(capture);
+    exists_ = capture_ != nullptr;
   }
 
  private:
   mutable std::mutex mutex_;
   std::shared_ptr<Capture> capture_;
+  std::atomic<bool> exists_ = false;  // asked for in each operation
 };
 
 /// A moment in a captured stream; without a capture if the stream was not captured.

@@ -147,7 +147,8 @@ void record(cudaStream_t stream, std::function<void()> step, std::function<void(
 void record_submission(cudaStream_t stream, std::function<void(cudaStream_t)> submit);
 
 /// Tells the tools of an operation of the stream: now, or at each launch of the graph that is captured
-/// from it.
+/// from it. Where nothing is captured and there is none, nobody listens.
+[[nodiscard]] bool has_tools();
 void tell_operation(cudaStream_t stream, std::string_view name);
 
 /// The same for a collective, or a message. `call` is what the program called.

@@ -63,6 +63,11 @@ void Queue::advance(std::uint64_t place) {
       state().finished.wait(lock);
       continue;
     }
+    if (!work_.front()) {
+      work_.pop_front();
+      ++finished_;
+      continue;
+    }
     is_running_ = true;
     Work work = std::move(work_.front());
     work_.pop_front();

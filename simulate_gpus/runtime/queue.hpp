@@ -28,6 +28,7 @@ class Queue {
  public:
   explicit Queue(int device) : device_(device) {}
 
+  /// Empty work does nothing, but keeps the stream busy until it is waited for.
   void submit(Work work);
 
   /// The place after all submitted work.

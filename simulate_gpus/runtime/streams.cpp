@@ -178,7 +178,7 @@ cudaError_t simulate_gpus::begin_operation(cudaStream_t handle) {
   has_given_work = true;
   if (simulate_gpus::is_captured(stream)) return cudaSuccess;
   finish(stream);
-  stream.queue->submit([] {});  // so that the stream is busy until it is waited for
+  stream.queue->submit({});  // so that the stream is busy until it is waited for
   return cudaSuccess;
 }
 

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: MIT
+#include "kernels/compute.hpp"
+
+#include <ATen/ATen.h>
+#include <c10/core/impl/GPUTrace.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include <algorithm>
+#include <exception>
+#include <functional>
+#include <iterator>
+#include <optional>
+#include <ranges>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/accesses.hpp"
+#include "kernels/arguments.hpp"
+#include "kernels/deterministic.hpp"
+#include "kernels/host_arguments.hpp"
+#include "kernels/host_call.hpp"
+#include "kernels/host_tensors.hpp"
+#include "kernels/inside_kernel.hpp"
+#include "kernels/operand_checks.hpp"
+#include "kernels/random.hpp"
+#include "kernels/rehearsal.hpp"
+#include "runtime/interface.hpp"
+#include "runtime/settings.hpp"
+
+namespace simulate_gpus {
+namespace {
+
+// An operation with its arguments as the CPU's kernel takes them.
+struct HostCall {
+  const Operation* operation;
+  Values arguments;
+  std::vector<std::pair<std::size_t, std::function<at::Generator()>>> generators = {};
+  bool is_of_wider_dtype = false;
+
+  [[nodiscard]] Values operator()() const {
+    if (generators.empty()) return call_on_host(*operation, arguments, is_of_wider_dtype);
+    Values with_generators = arguments;
+    for (const auto& [index, make] : generators) with_generators[index] = make();
+    return call_on_host(*operation, with_generators, is_of_wider_dtype);
+  }
+};
+
+// The last values of the stack, which has no others as a rule: then no memory is needed.
+Values taken(std::size_t count, torch::jit::Stack* stack) {
+  return stack->size() == count ? std::exchange(*stack, {}) : torch::jit::pop(*stack, count);
+}
+
+void give(Values results, torch::jit::Stack* stack) {
+  if (stack->empty()) {
+    *stack = std::move(results);
+  } else {
+    std::ranges::move(results, std::back_inserter(*stack));
+  }
+}
+
+// CUDAGuard, which costs more than an operation of few values where the device is current already.
+class OnDevice {
+ public:
+  explicit OnDevice(c10::Device device) {
+    c10::cuda::SetTargetDevice();  // which LibTorch may have put off
+    if (c10::cuda::current_device() != device.index()) guard_.set_device(device);
+  }
+
+ private:
+  c10::cuda::OptionalCUDAGuard guard_;
+};
+
+// Whether nothing is drawn: the operation fills an empty tensor, or makes one.
+bool draws_nothing(const Values& arguments) {
+  const c10::IValue& first = arguments[0];
+  return first.isTensor() ? first.toTensor().numel() == 0 : first.isInt() && first.toInt() == 0;
+}
+
+void add_generators(HostCall& call, const Values& arguments, c10::Device device) {
+  for (const std::size_t i : call.operation->generators) {
+    if (draws_nothing(arguments)) {  // then any generator will do
+      call.arguments[i] = c10::IValue();
+      continue;
+    }
+    call.generators.emplace_back(
+        i, take_turn(arguments[i].isGenerator() ? std::optional(arguments[i].toGenerator())
+                                                : std::nullopt,
+                     device));
+  }
+}
+
+// The call's results for numbers that every operation takes: 0 as an index, 1 as a probability. None
+// where it refuses these too.
+std::optional<Values> results_of_plain_numbers(HostCall call) {
+  for (std::size_t i = 0; i < call.arguments.size(); ++i) {
+    if (call.operation->writes[i]) continue;
+    call.arguments[i] = with_tensors(call.arguments[i], [](const at::Tensor& x) {
+      if (!x.defined() || x.scalar_type() == at::kBool) return x;
+      return at::isIntegralType(x.scalar_type(), false) ? at::zeros_like(x) : at::ones_like(x);
+    });
+  }
+  try {
+    return call();
+  } catch (const c10::Error&) {
+    return std::nullopt;
+  }
+}
+
+// A capture needs results for their shapes alone: the values of an index may be there only once the
+// graph is launched. What the CPU refuses else a GPU may refuse too, with another text.
+// What it computes in a wider dtype is what a GPU's kernel takes for certain, and what the failed call has not begun.
+Values results_of(HostCall& call, const Values& arguments, bool captured) {
+  std::exception_ptr refusal;
+  try {
+    return call();
+  } catch (const c10::Error& error) {
+    if (captured) {
+      if (auto results = results_of_plain_numbers(call)) return *std::move(results);
+    }
+    const Rehearsal rehearsal = rehearse(call.operation->handle, arguments);
+    const std::string_view text = error.what_without_backtrace();
+    const bool is_list_in_place =
+        call.operation->is_of_lists && call.operation->schema().name().ends_with('_');
+    if (rehearsal != Rehearsal::complete || is_list_in_place ||
+        text.find("not implemented for '") == text.npos)
+      throw;
+    refusal = std::current_exception();
+  }
+  call.is_of_wider_dtype = true;
+  try {
+    return call();
+  } catch (const c10::Error&) {  // of a dtype that the program does not know
+    std::rethrow_exception(refusal);
+  }
+}
+
+// Some of the CPU's operations in place give their tensor another size.
+void check_size_in_place(const HostCall& call, const Values& arguments, const at::Tensor& written,
+                         const at::Tensor& host) {
+  if (written.is_nested() || written.sizes() == host.sizes()) return;
+  const auto is_read = [&](std::size_t i) {
+    return !call.operation->writes[i] && arguments[i].isTensor() &&
+           arguments[i].toTensor().is_same(written);
+  };
+  const bool is_in_place = call.operation->schema().name().ends_with('_');
+  if (!is_in_place && std::ranges::none_of(std::views::iota(0U, arguments.size()), is_read)) return;
+  rehearse(call.operation->handle, arguments);
+  TORCH_CHECK(false,
+              "Simulated GPUs refuse an output that is also an input and changes its size, from ",
+              written.sizes(), " to ", host.sizes());
+}
+
+// The results as CUDA tensors, and what is to be written into them and into arguments.
+Values device_results(const Values& arguments, const HostCall& call, const Values& host_results,
+                      Writes& writes) {
+  const auto update = [&](const at::Tensor& tensor, const at::Tensor& host) {
+    if (!tensor.defined() || !tensor.is_cuda()) return;
+    check_size_in_place(call, arguments, tensor, host);
+    update_device_tensor(tensor, host, writes);
+  };
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (!call.operation->writes[i]) continue;
+    if (arguments[i].isTensor()) {
+      update(arguments[i].toTensor(), call.arguments[i].toTensor());
+    } else {
+      for_each_pair(arguments[i], call.arguments[i], update);
+    }
+  }
+  Values results;
+  results.reserve(host_results.size());
+  for (std::size_t r = 0; r < host_results.size(); ++r) {
+    if (const auto argument = call.operation->returned[r]) {
+      results.push_back(arguments[*argument]);
+    } else {
+      results.push_back(with_tensors(host_results[r], [&](const at::Tensor& host) {
+        return make_device_tensor(host, writes);
+      }));
+    }
+  }
+  return results;
+}
+
+// What LibTorch does before it waits for a value: torch.cuda.set_sync_debug_mode, and listeners.
+void announce_wait(cudaStream_t stream) {
+  c10::cuda::warn_or_error_on_sync();  // does nothing unless it is asked to
+  if (const auto* listener = c10::impl::GPUTrace::get_trace()) {
+    (*listener)->trace_gpu_stream_synchronization(c10::kCUDA,
+                                                  reinterpret_cast<std::uintptr_t>(stream));
+  }
+}
+
+// The targets' current values.
+Writes copies_of(const Writes& writes) {
+  Writes copies;
+  for (const auto& [view, value] : writes) copies.emplace_back(view, view.clone());
+  return copies;
+}
+
+// What each replay does: the call, on the same memory, and a copy of its results to the original
+// results.
+std::function<void()> replay_of(HostCall call, Values results) {
+  for (c10::IValue& result : results) {
+    result = with_tensors(result, [](const at::Tensor& tensor) { return host_view(tensor); });
+  }
+  return [call = std::move(call), results = std::move(results)] {
+    const InsideKernel inside;
+    const Values fresh = call();
+    for (std::size_t r = 0; r < results.size(); ++r) {
+      for_each_pair(results[r], fresh[r], [&](const at::Tensor& target, const at::Tensor& value) {
+        if (value.defined() && value.numel() > 0 && target.data_ptr() != value.data_ptr()) {
+          write({{target, value}});
+        }
+      });
+    }
+  };
+}
+
+}  // namespace
+
+void compute(const Operation& operation, torch::jit::Stack* stack) {
+  if (rehearses()) return call_kept_kernel(operation.handle, operation.host_key, stack);
+  Values arguments = taken(operation.writes.size(), stack);
+  const auto ordinary = operation.is_index ? std::nullopt : device_of_ordinary(arguments);
+  const c10::Device device = ordinary ? *ordinary : device_of(arguments);
+  const OnDevice on_device(device);
+  if (!ordinary) check_operands(operation.handle, arguments, device);
+  if (operation.is_index) {
+    prepare_indices(arguments);
+    // LibTorch looks at the values after its indices.
+    check_operands(operation.handle, arguments, device);
+  }
+  if (!ordinary) check_dtypes(operation.handle, arguments);
+  check_deterministic(operation.schema(), arguments);
+
+  cudaStream_t stream = c10::cuda::getCurrentCUDAStream(device.index()).stream();
+  const bool captured = is_captured(stream);
+  const bool apart = captured || postpones();
+  C10_CUDA_CHECK(begin_operation(stream));
+  const bool waits = operation.synchronizes(arguments);
+  if (waits && captured) C10_CUDA_CHECK(cudaStreamSynchronize(stream));
+  if (waits && !captured) announce_wait(stream);
+
+  const InsideKernel inside;
+  HostCall call{&operation, host_arguments(operation, arguments, apart)};
+  add_generators(call, arguments, device);
+  const Values host_results = results_of(call, arguments, captured);
+  Writes writes;
+  Values results = device_results(arguments, call, host_results, writes);
+  if (captured || has_tools()) tell_operation(stream, operation.schema().name());
+  if (settings().check) {
+    check_accesses(stream, operation, arguments, results);
+    if (waits && !captured) tell_inner_wait(stream);
+  }
+  if (!apart) {
+    write(writes);
+  } else if (captured) {
+    writes = on_host(std::move(writes));
+    HostCall direct{&operation, host_arguments(operation, arguments, /*apart=*/false),
+                    std::move(call.generators), call.is_of_wider_dtype};
+    auto replay = replay_of(std::move(direct), results);
+    auto undo = [before = copies_of(writes)] { write(before); };
+    write(writes);
+    record(stream, std::move(replay), std::move(undo));
+  } else if (!writes.empty()) {
+    submit(stream, [writes = on_host(std::move(writes))] { write(writes); });
+  }
+  give(std::move(results), stack);
+}
+
+torch::jit::Stack compute(const char* name, torch::jit::Stack arguments) {
+  compute(Operation::of(name), &arguments);
+  return arguments;
+}
+
+const Operation& ComputingKernel::operation_of(const c10::OperatorHandle& handle) {
+  const auto* const known = operation_.load(std::memory_order_acquire);
+  if (known != nullptr) return *known;
+  const Operation& found = Operation::of(handle, host_key_);
+  operation_.store(&found, std::memory_order_release);
+  return found;
+}
+
+void ComputingKernel::operator()(const c10::OperatorHandle& handle, c10::DispatchKeySet,
+                                 torch::jit::Stack* stack) {
+  compute(operation_of(handle), stack);
+}
+
+}  // namespace simulate_gpus

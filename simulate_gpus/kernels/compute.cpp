@@ -154,9 +154,9 @@ void check_size_in_place(const HostCall& call, const Values& arguments, const at
               written.sizes(), " to ", host.sizes());
 }
 
-// The results as CUDA tensors, and what is to be written into them and into arguments.
-Values device_results(const Values& arguments, const HostCall& call, const Values& host_results,
-                      Writes& writes) {
+// Makes CUDA tensors of the results, and says what is to be written into them and into arguments.
+Writes to_device(const Values& arguments, const HostCall& call, Values& results) {
+  Writes writes;
   const auto update = [&](const at::Tensor& tensor, const at::Tensor& host) {
     if (!tensor.defined() || !tensor.is_cuda()) return;
     check_size_in_place(call, arguments, tensor, host);
@@ -170,18 +170,14 @@ Values device_results(const Values& arguments, const HostCall& call, const Value
       for_each_pair(arguments[i], call.arguments[i], update);
     }
   }
-  Values results;
-  results.reserve(host_results.size());
-  for (std::size_t r = 0; r < host_results.size(); ++r) {
-    if (const auto argument = call.operation->returned[r]) {
-      results.push_back(arguments[*argument]);
-    } else {
-      results.push_back(with_tensors(host_results[r], [&](const at::Tensor& host) {
-        return make_device_tensor(host, writes);
-      }));
-    }
+  for (std::size_t r = 0; r < results.size(); ++r) {
+    const auto argument = call.operation->returned[r];
+    results[r] =
+        argument ? arguments[*argument] : with_tensors(results[r], [&](const at::Tensor& host) {
+          return make_device_tensor(host, writes);
+        });
   }
-  return results;
+  return writes;
 }
 
 // What LibTorch does before it waits for a value: torch.cuda.set_sync_debug_mode, and listeners.
@@ -247,9 +243,8 @@ void compute(const Operation& operation, torch::jit::Stack* stack) {
   const InsideKernel inside;
   HostCall call{&operation, host_arguments(operation, arguments, apart)};
   add_generators(call, arguments, device);
-  const Values host_results = results_of(call, arguments, captured);
-  Writes writes;
-  Values results = device_results(arguments, call, host_results, writes);
+  Values results = results_of(call, arguments, captured);
+  Writes writes = to_device(arguments, call, results);
   if (captured || has_tools()) tell_operation(stream, operation.schema().name());
   if (settings().check) {
     check_accesses(stream, operation, arguments, results);

@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 #include <c10/util/SmallVector.h>
+#include <c10/util/flat_hash_map.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -10,7 +11,6 @@
 #include <cstring>
 #include <iterator>
 #include <tuple>
-#include <unordered_map>
 #include <vector>
 
 #include "kernels/host_tensors.hpp"
@@ -145,7 +145,7 @@ class Views {
   // The storages on the host. Few operations have more than these few, which take no memory.
   static constexpr std::size_t k_first = 8;
   c10::SmallVector<std::pair<const c10::StorageImpl*, c10::Storage>, k_first> first_;
-  std::unordered_map<const c10::StorageImpl*, c10::Storage> others_;
+  ska::flat_hash_map<const c10::StorageImpl*, c10::Storage> others_;
   std::size_t place_ = 0;
 };
 

@@ -212,7 +212,7 @@ class Widening {
 };
 
 Values call_kernel(const Operation& operation, Values stack) {
-  operation.handle.redispatchBoxed(c10::DispatchKeySet(operation.host_key), &stack);
+  operation.host.redispatchBoxed(c10::DispatchKeySet(operation.host_key), &stack);
   return stack;
 }
 

@@ -11,8 +11,20 @@
 
 namespace simulate_gpus {
 
+namespace {
+
+c10::OperatorHandle host_operation(const c10::OperatorHandle& operation) {
+  const std::string& name = operation.schema().name();
+  const auto own = c10::Dispatcher::singleton().findSchema(
+      {k_own_namespace + name.substr(name.find("::")), operation.schema().overload_name()});
+  return own.value_or(operation);
+}
+
+}  // namespace
+
 Operation::Operation(const c10::OperatorHandle& operation, c10::DispatchKey key)
     : handle(operation),
+      host(host_operation(operation)),
       host_key(key),
       is_index(is_index_operation(schema())),
       is_of_lists(schema().name().starts_with("aten::_foreach_")),

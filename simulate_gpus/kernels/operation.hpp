@@ -16,6 +16,9 @@ namespace simulate_gpus {
 
 struct CpuGap;
 
+/// Operations of this namespace compute on the host what is an operation of aten on a GPU alone: those of its name.
+inline constexpr const char* k_own_namespace = "simulate_gpus";
+
 struct Operation {
   Operation(const c10::OperatorHandle& handle, c10::DispatchKey host_key);
 
@@ -31,6 +34,7 @@ struct Operation {
   [[nodiscard]] bool synchronizes(const Values& arguments) const;
 
   c10::OperatorHandle handle;
+  c10::OperatorHandle host;  // which has the kernel: as a rule the same
   c10::DispatchKey host_key;
   std::vector<bool> writes;                          // each argument
   std::vector<std::optional<std::size_t>> returned;  // by each result: an argument, which it writes

@@ -103,8 +103,9 @@ class Aliases {
 // A rehearsal draws random numbers; its end gives them back.
 class KeptOffset {
  public:
-  explicit KeptOffset(const Values& arguments)
-      : generator_(at::globalContext().defaultGenerator(device_of(arguments))) {
+  KeptOffset(const c10::OperatorHandle& operation, const Values& arguments) {
+    if (!operation.hasTag(at::Tag::nondeterministic_seeded)) return;
+    generator_ = at::globalContext().defaultGenerator(device_of(arguments));
     for (const c10::IValue& argument : arguments)
       if (argument.isGenerator()) generator_ = argument.toGenerator();
     if (!generator_.device().is_cuda()) return;
@@ -168,8 +169,7 @@ Rehearsal rehearse(const c10::OperatorHandle& operation, const Values& arguments
   const InsideKernel inside;
   Silence silence;
   const c10::WarningUtils::WarningHandlerGuard silent(&silence);
-  std::optional<KeptOffset> offset;
-  if (operation.hasTag(at::Tag::nondeterministic_seeded)) offset.emplace(arguments);
+  const KeptOffset offset(operation, arguments);
   Aliases aliases;
   torch::jit::Stack stack;
   for (const c10::IValue& argument : arguments)

@@ -178,6 +178,21 @@ TEST(Kernels, AttendWithoutMemoryForAllPairs) {
   }
 }
 
+// Of another size, they get the result's; of as many elements, some keep their own.
+TEST(Kernels, WriteOutputsOfAnyShape) {
+  Tensor x = torch::zeros({2, 3}, torch::device(k_gpu).dtype(torch::kInt)),
+         part = x.narrow(1, 1, 2);
+  at::linspace_out(part, 0, 3, 4);
+  EXPECT_TRUE(x.cpu().equal(torch::tensor({{0, 0, 1}, {0, 2, 3}}, torch::kInt)));
+  for (const int size : {5, 1, 7, 3}) {  // each by the views of the last call
+    Tensor small = torch::empty({2}, k_gpu);
+    const Tensor y = torch::arange(size, torch::device(k_gpu).dtype(torch::kFloat));
+    at::add_out(small, y, y);
+    EXPECT_TRUE(small.cpu().equal(2 * torch::arange(size, torch::kFloat)));
+    EXPECT_TRUE(y.cpu().equal(torch::arange(size, torch::kFloat)));
+  }
+}
+
 TEST(Kernels, DoNotDependOnFlags) {
   const Tensor q = torch::rand({1, 2, 4, 8}), x = torch::rand({2, 3, 8, 8}),
                weight = torch::rand({4, 3, 3, 3});

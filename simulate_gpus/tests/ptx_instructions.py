@@ -7,23 +7,15 @@ PROGRAM is ptx_instructions.cpp's. With --avx2 the engine for such CPUs is count
 """
 
 import pathlib
-import re
-import subprocess
 import sys
-import tempfile
+
+import callgrind_counts
 
 # At most so many instructions of a kernel for one of the loop: without AVX2, and with it.
 budgets = {"vector_add": (18, 11), "product": (11, 6), "softmax": (11, 7), "reduction": (13, 7)}
 
 kernels = pathlib.Path(__file__).resolve().parent / "instructions" / "kernels.ptx"
-counts = {}
-with tempfile.TemporaryDirectory() as folder:
-    subprocess.run(["valgrind", "-q", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={folder}/count",
-                    sys.argv[1], kernels], check=True)
-    for dump in pathlib.Path(folder).glob("count.*"):
-        text = dump.read_text()
-        name = re.search(r"^desc: Trigger: Client Request: (.+)$", text, re.MULTILINE)
-        counts[name[1]] = int(re.search(r"^totals: (\d+)$", text, re.MULTILINE)[1])
+counts = callgrind_counts.counts(sys.argv[1], kernels)
 
 status = 0
 for name, budget in budgets.items():

@@ -20,8 +20,6 @@
 #include <use_gpu/errors.hpp>
 #include <use_gpu/tensor.hpp>
 
-#include <vector>
-
 namespace USE_GPU_EXPORT use_gpu {
 /// The batch with all its tensors on that device, each as by to_device(x, device): the same tensor
 /// if it is there, otherwise one copy, which autograd records. A tensor that occurs twice is moved

@@ -25,12 +25,10 @@
 #include <c10/core/Device.h>
 #include <c10/util/intrusive_ptr.h>
 #include <use_gpu/errors.hpp>
-#include <use_gpu/export.hpp>
 #include <use_gpu/module_ref.hpp>
 
 #include <chrono>
 #include <memory>
-#include <string>
 
 namespace USE_GPU_EXPORT c10d {
 class Backend;  // visible, as in LibTorch

@@ -23,7 +23,6 @@
 
 #include <c10/core/Device.h>
 #include <use_gpu/errors.hpp>
-#include <use_gpu/export.hpp>
 
 #include <memory>
 

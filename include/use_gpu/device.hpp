@@ -13,10 +13,8 @@
 
 #include <c10/core/Device.h>
 #include <use_gpu/errors.hpp>
-#include <use_gpu/export.hpp>
 
 #include <string_view>
-#include <vector>
 
 /// The namespace of the whole library.
 namespace USE_GPU_EXPORT use_gpu {

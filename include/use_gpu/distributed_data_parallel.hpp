@@ -19,11 +19,8 @@
 #include <use_gpu/detail/distributed_steps.hpp>
 #include <use_gpu/detail/each_tensor.hpp>
 #include <use_gpu/errors.hpp>
-#include <use_gpu/module_ref.hpp>
 
 #include <cstdint>
-#include <optional>
-#include <utility>
 
 namespace USE_GPU_EXPORT use_gpu {
 

@@ -16,13 +16,11 @@
 
 #include <c10/core/Device.h>
 #include <use_gpu/errors.hpp>
-#include <use_gpu/export.hpp>
 
 #include <cstdint>
 #include <functional>
 #include <iosfwd>
 #include <optional>
-#include <vector>
 
 namespace USE_GPU_EXPORT use_gpu {
 

@@ -12,11 +12,9 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 #include <use_gpu/errors.hpp>
-#include <use_gpu/export.hpp>
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 namespace use_gpu::detail {
 class MetricBlocks;

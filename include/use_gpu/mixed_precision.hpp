@@ -21,7 +21,6 @@
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 #include <use_gpu/errors.hpp>
-#include <use_gpu/export.hpp>
 
 #include <cstdint>
 #include <map>

@@ -13,7 +13,6 @@
 #pragma once
 
 #include <use_gpu/errors.hpp>
-#include <use_gpu/export.hpp>
 
 #include <concepts>
 

@@ -14,14 +14,11 @@
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 #include <use_gpu/errors.hpp>
-#include <use_gpu/export.hpp>
 #include <use_gpu/module_ref.hpp>
 
 #include <cstdint>
 #include <iosfwd>
 #include <optional>
-#include <string>
-#include <vector>
 
 namespace USE_GPU_EXPORT use_gpu {
 

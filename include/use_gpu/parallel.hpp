@@ -19,11 +19,9 @@
 
 #include <c10/core/Device.h>
 #include <use_gpu/errors.hpp>
-#include <use_gpu/export.hpp>
 
 #include <cstddef>
 #include <functional>
-#include <vector>
 
 namespace USE_GPU_EXPORT use_gpu {
 

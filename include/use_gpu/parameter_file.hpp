@@ -16,13 +16,9 @@
 #pragma once
 
 #include <use_gpu/errors.hpp>
-#include <use_gpu/export.hpp>
 #include <use_gpu/module_ref.hpp>
 
-#include <filesystem>
 #include <functional>
-#include <string>
-#include <vector>
 
 namespace USE_GPU_EXPORT use_gpu {
 

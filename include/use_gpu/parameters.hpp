@@ -16,12 +16,9 @@
 
 #include <ATen/core/Tensor.h>
 #include <use_gpu/errors.hpp>
-#include <use_gpu/export.hpp>
 #include <use_gpu/module_ref.hpp>
 
-#include <concepts>
 #include <map>
-#include <string>
 
 namespace torch {
 template <typename Key, typename Value>

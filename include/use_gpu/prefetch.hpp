@@ -17,7 +17,6 @@
 #include <c10/core/Device.h>
 #include <use_gpu/detail/prefetch_range.hpp>
 #include <use_gpu/errors.hpp>
-#include <use_gpu/export.hpp>
 
 namespace USE_GPU_EXPORT use_gpu {
 /// A range of the loader's batches on the device, in order, for one `for` loop at a time. While the

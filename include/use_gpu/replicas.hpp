@@ -25,14 +25,11 @@
 
 #include <c10/core/Device.h>
 #include <use_gpu/errors.hpp>
-#include <use_gpu/export.hpp>
 #include <use_gpu/module_ref.hpp>
 
-#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <type_traits>
-#include <vector>
 
 namespace USE_GPU_EXPORT use_gpu {
 

@@ -12,10 +12,8 @@
 
 #include <ATen/core/Tensor.h>
 #include <use_gpu/errors.hpp>
-#include <use_gpu/export.hpp>
 
 #include <iosfwd>
-#include <string>
 #include <string_view>
 
 namespace USE_GPU_EXPORT use_gpu {

@@ -17,12 +17,9 @@
 #include <ATen/core/Tensor.h>
 #include <use_gpu/device.hpp>
 #include <use_gpu/errors.hpp>
-#include <use_gpu/export.hpp>
 
 #include <concepts>
-#include <filesystem>
 #include <map>
-#include <string>
 
 namespace torch {
 template <typename Key, typename Value>

@@ -15,13 +15,8 @@
 #pragma once
 
 #include <use_gpu/errors.hpp>
-#include <use_gpu/export.hpp>
 #include <use_gpu/mixed_precision.hpp>
 #include <use_gpu/module_ref.hpp>
-
-#include <cstdint>
-#include <filesystem>
-#include <optional>
 
 namespace USE_GPU_EXPORT use_gpu {
 

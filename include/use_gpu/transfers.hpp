@@ -41,13 +41,9 @@
 
 #include <use_gpu/allow_transfers.hpp>
 #include <use_gpu/errors.hpp>
-#include <use_gpu/export.hpp>
 
 #include <cstdint>
 #include <iosfwd>
-#include <memory>
-#include <string>
-#include <vector>
 
 namespace use_gpu::detail {
 struct TransferCounts;

@@ -8,9 +8,7 @@
 #include <unwind.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
-#include <string>
 
 #include "core/device_check.hpp"
 #include "core/dispatch_scope.hpp"

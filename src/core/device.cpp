@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <string>
 
 #include "core/device_check.hpp"
 #include "core/messages/log_message.hpp"

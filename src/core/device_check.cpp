@@ -8,7 +8,6 @@
 
 #include <atomic>
 #include <cstdlib>
-#include <string>
 
 #include "core/messages/error_text.hpp"
 

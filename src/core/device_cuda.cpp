@@ -7,9 +7,7 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdio>
-#include <span>
 
 #include "gpu_info/message.hpp"
 

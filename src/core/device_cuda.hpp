@@ -8,10 +8,6 @@
 #include <c10/core/Stream.h>
 #include <use_gpu/gpu_info.hpp>
 
-#include <cstdint>
-#include <optional>
-#include <string>
-
 namespace use_gpu::detail {
 
 /// The card that a CUDA device is.

@@ -6,10 +6,8 @@
 #include <use_gpu/diagnosis.hpp>
 
 #include <cstdlib>
-#include <exception>
 
 #include "core/device_check.hpp"
-#include "core/device_cuda.hpp"
 #include "core/explanation.hpp"
 #include "core/messages/error_text.hpp"
 #include "gpu_info/message.hpp"

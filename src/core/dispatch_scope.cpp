@@ -9,7 +9,6 @@
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <torch/library.h>
 
-#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>

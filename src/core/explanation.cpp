@@ -2,7 +2,6 @@
 #include "core/explanation.hpp"
 
 #include <algorithm>
-#include <string_view>
 
 #include "gpu_info/message.hpp"
 

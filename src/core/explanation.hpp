@@ -4,12 +4,6 @@
 // pure function of these facts, so that tests can describe any machine.
 #pragma once
 
-#include <use_gpu/gpu_info.hpp>
-
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "core/device_cuda.hpp"
 
 namespace use_gpu::detail {

@@ -6,12 +6,10 @@
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/DeviceGuard.h>
 #include <use_gpu/device.hpp>
-#include <use_gpu/gpu_info.hpp>
 
 #include <algorithm>
 #include <exception>
 #include <ostream>
-#include <string>
 #include <tuple>
 #include <typeinfo>
 

@@ -5,21 +5,17 @@
 #include <ATen/ThreadLocalState.h>
 #include <ATen/autocast_mode.h>
 #include <c10/core/DeviceGuard.h>
-#include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <use_gpu/device.hpp>
 
 #include <algorithm>
-#include <exception>
 #include <mutex>
-#include <string>
 #include <thread>
 
 #include "core/device_check.hpp"
 #include "core/device_cuda.hpp"
 #include "core/messages/error_text.hpp"
-#include "core/messages/log_message.hpp"
 #include "gpu_info/message.hpp"
 
 // Functions of LibTorch's own OpenMP and MKL; null if it uses none. Not linked: the wheels contain

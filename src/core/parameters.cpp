@@ -2,7 +2,6 @@
 #include <use_gpu/parameters.hpp>
 
 #include "core/copies/value_scope.hpp"
-#include "core/module_tensors/named_tensors.hpp"
 #include "core/module_tensors/pending_writes.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {

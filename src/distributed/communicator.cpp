@@ -6,11 +6,8 @@
 #include <use_gpu/device.hpp>
 
 #include <set>
-#include <utility>
 
 #include "core/messages/error_text.hpp"
-#include "core/messages/log_message.hpp"
-#include "distributed/group_state.hpp"
 #include "distributed/nccl_backend_cuda.hpp"
 #include "distributed/own_thread.hpp"
 

@@ -7,7 +7,6 @@
 #include <torch/nn/module.h>
 #include <torch/csrc/distributed/c10d/comm.hpp>
 #include <torch/csrc/distributed/c10d/logger.hpp>
-#include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <use_gpu/allow_transfers.hpp>
 #include <use_gpu/default_device.hpp>
 #include <use_gpu/device.hpp>
@@ -15,17 +14,11 @@
 #include <use_gpu/tensor.hpp>
 
 #include <algorithm>
-#include <memory>
-#include <string>
-#include <tuple>
 
 #include "core/messages/error_text.hpp"
 #include "core/messages/tensor_summary.hpp"
-#include "core/module_tensors/named_tensors.hpp"
-#include "distributed/group_state.hpp"
 #include "distributed/nccl_backend_cuda.hpp"
 #include "distributed/reducer.hpp"
-#include "distributed/wire_tensor.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {
 namespace {

@@ -6,19 +6,14 @@
 #include <ATen/ops/view_as_real.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/ConstexprCrc.h>
-#include <use_gpu/errors.hpp>
 
 #include <algorithm>
 #include <array>
 #include <sstream>
-#include <thread>
-#include <utility>
 
 #include "core/copies/value_scope.hpp"
 #include "core/messages/error_text.hpp"
-#include "core/messages/log_message.hpp"
 #include "core/messages/tensor_summary.hpp"
-#include "core/module_tensors/parameter_differences.hpp"
 #include "distributed/own_thread.hpp"
 #include "gpu_info/message.hpp"
 

@@ -5,12 +5,8 @@
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
-#include <use_gpu/communicator.hpp>
 
 #include <exception>
-#include <functional>
-#include <optional>
-#include <string>
 
 #include "core/module_tensors/parameter_differences.hpp"
 #include "distributed/rendezvous.hpp"

@@ -8,7 +8,6 @@
 #include <charconv>
 #include <cstdlib>
 #include <limits>
-#include <string_view>
 
 #include "gpu_info/message.hpp"
 

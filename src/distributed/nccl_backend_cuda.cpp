@@ -5,9 +5,7 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
-#include <span>
 #include <stdexcept>
-#include <utility>
 
 #include "distributed/own_thread.hpp"
 #include "gpu_info/message.hpp"

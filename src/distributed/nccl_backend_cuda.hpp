@@ -3,8 +3,6 @@
 // NCCL, which has no device-generic form: compiled where LibTorch has CUDA.
 #pragma once
 
-#include <string>
-
 #include "distributed/group_state.hpp"
 
 namespace use_gpu::detail {

@@ -8,20 +8,14 @@
 #include <ATen/ops/zeros_like.h>
 #include <use_gpu/communicator.hpp>
 #include <use_gpu/device.hpp>
-#include <use_gpu/errors.hpp>
 
-#include <string>
 #include <unordered_map>
-#include <utility>
 
 #include "core/copies/each_copy.hpp"
 #include "core/copies/flat_buffers.hpp"
 #include "core/copies/value_scope.hpp"
 #include "core/messages/tensor_summary.hpp"
-#include "core/module_tensors/named_tensors.hpp"
-#include "core/module_tensors/parameter_differences.hpp"
 #include "distributed/group_state.hpp"
-#include "distributed/wire_tensor.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {
 namespace {

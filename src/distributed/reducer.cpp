@@ -8,10 +8,7 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <set>
-#include <unordered_map>
-#include <utility>
 
 namespace use_gpu::detail {
 namespace {

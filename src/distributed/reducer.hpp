@@ -7,10 +7,6 @@
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <use_gpu/distributed_data_parallel.hpp>
 
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "distributed/group_state.hpp"
 
 namespace use_gpu::detail {

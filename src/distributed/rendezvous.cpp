@@ -18,12 +18,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <memory>
 #include <random>
 #include <sstream>
 #include <system_error>
-#include <thread>
-#include <utility>
 
 #include "core/messages/error_text.hpp"
 #include "distributed/own_thread.hpp"

@@ -7,7 +7,6 @@
 #include <c10/util/intrusive_ptr.h>
 
 #include <chrono>
-#include <string>
 #include <vector>
 
 #include "distributed/launch_environment.hpp"

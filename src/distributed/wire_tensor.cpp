@@ -3,13 +3,11 @@
 
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/empty.h>
-#include <use_gpu/errors.hpp>
 #include <use_gpu/tensor.hpp>
 
 #include <algorithm>
 #include <array>
 #include <initializer_list>
-#include <optional>
 
 #include "core/module_tensors/parameter_differences.hpp"
 

@@ -4,10 +4,8 @@
 // Gloo and NCCL can both add and compare, on the device that the backend takes.
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <use_gpu/communicator.hpp>
 
-#include <string>
 #include <variant>
 
 namespace use_gpu::detail {

@@ -2,13 +2,10 @@
 #include <use_gpu/parameter_file.hpp>
 
 #include <algorithm>
-#include <map>
 #include <unordered_set>
 
 #include "core/copies/flat_buffers.hpp"
 #include "core/copies/value_scope.hpp"
-#include "core/module_tensors/named_tensors.hpp"
-#include "core/module_tensors/parameter_differences.hpp"
 #include "core/module_tensors/pending_writes.hpp"
 #include "files/tensor_file_io.hpp"
 

@@ -5,11 +5,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <filesystem>
-#include <map>
-#include <string>
-#include <vector>
-
 #include "files/disk_file.hpp"
 #include "files/safetensors.hpp"
 

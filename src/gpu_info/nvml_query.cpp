@@ -26,7 +26,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
 
 #include "gpu_info/message.hpp"
 

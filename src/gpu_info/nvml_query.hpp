@@ -5,8 +5,6 @@
 
 #include <use_gpu/gpu_info.hpp>
 
-#include <string>
-
 namespace use_gpu::detail {
 
 /// query_gpus(), from that library: the driver's, or a fake one in a test.

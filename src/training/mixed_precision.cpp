@@ -8,8 +8,6 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
-#include <string>
-#include <vector>
 
 #include "core/device_check.hpp"
 #include "core/messages/log_message.hpp"

@@ -12,8 +12,6 @@
 
 #include <algorithm>
 #include <array>
-#include <concepts>
-#include <map>
 #include <set>
 #include <tuple>
 

@@ -8,10 +8,6 @@
 #include <use_gpu/allow_transfers.hpp>
 #include <use_gpu/device.hpp>
 
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "core/device_check.hpp"
 
 namespace USE_GPU_EXPORT use_gpu {

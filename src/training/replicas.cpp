@@ -8,13 +8,10 @@
 #include <use_gpu/tensor.hpp>
 
 #include <algorithm>
-#include <utility>
 
 #include "core/copies/bulk_copy.hpp"
-#include "core/copies/each_copy.hpp"
 #include "core/copies/value_scope.hpp"
 #include "core/device_check.hpp"
-#include "core/module_tensors/named_tensors.hpp"
 #include "core/module_tensors/parameter_differences.hpp"
 #include "training/weighted_mean.hpp"
 

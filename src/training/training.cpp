@@ -10,12 +10,10 @@
 #include <use_gpu/network.hpp>
 #include <use_gpu/tensor.hpp>
 
-#include <map>
 #include <mutex>
 
 #include "core/copies/value_scope.hpp"
 #include "core/messages/tensor_summary.hpp"
-#include "core/module_tensors/named_tensors.hpp"
 #include "core/module_tensors/pending_writes.hpp"
 #include "files/tensor_file_io.hpp"
 #include "training/optimizer.hpp"

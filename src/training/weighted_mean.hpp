@@ -3,10 +3,7 @@
 // Means of many tensors that are on several devices: in few transfers and few kernels.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
-#include <vector>
 
 #include "core/copies/each_copy.hpp"
 

@@ -19,7 +19,6 @@
 #include <optional>
 #include <set>
 #include <sstream>
-#include <string_view>
 
 #include "gpu_info/message.hpp"
 

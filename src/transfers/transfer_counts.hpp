@@ -10,7 +10,6 @@
 #include <map>
 #include <mutex>
 #include <utility>
-#include <vector>
 
 #include "transfers/call_stack.hpp"
 

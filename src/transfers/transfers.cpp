@@ -4,13 +4,9 @@
 #include <ATen/RedispatchFunctions.h>
 #include <ATen/ops/_local_scalar_dense_native.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
-#include <c10/util/SmallVector.h>
 #include <torch/library.h>
 
 #include <algorithm>
-#include <array>
-#include <optional>
-#include <utility>
 
 #include "core/dispatch_scope.hpp"
 #include "core/messages/log_message.hpp"

@@ -5,13 +5,11 @@
 
 #include <ATen/core/Tensor.h>
 #include <use_gpu/errors.hpp>
-#include <use_gpu/export.hpp>
 
 #include <concepts>
 #include <cstddef>
 #include <type_traits>
 #include <unordered_map>
-#include <vector>
 
 namespace USE_GPU_EXPORT use_gpu {
 namespace detail {

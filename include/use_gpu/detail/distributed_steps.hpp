@@ -4,13 +4,7 @@
 // networks. Nothing to call.
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <use_gpu/communicator.hpp>
-#include <use_gpu/export.hpp>
-#include <use_gpu/module_ref.hpp>
-
-#include <memory>
-#include <vector>
 
 namespace USE_GPU_EXPORT use_gpu {
 

@@ -4,16 +4,11 @@
 #pragma once
 
 #include <use_gpu/batch.hpp>
-#include <use_gpu/errors.hpp>
 
-#include <cstddef>
 #include <deque>
 #include <exception>
 #include <iterator>
 #include <memory>
-#include <optional>
-#include <type_traits>
-#include <utility>
 
 namespace USE_GPU_EXPORT use_gpu {
 namespace detail {

@@ -10,7 +10,6 @@
 #include <numeric>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "core/copies/each_copy.hpp"
 #include "core/copies/flat_buffers.hpp"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "core/messages/error_text.hpp"
 
-#include <string_view>
 #include <utility>
 
 #include "gpu_info/message.hpp"

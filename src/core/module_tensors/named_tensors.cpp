@@ -5,7 +5,6 @@
 
 #include <unordered_map>
 #include <unordered_set>
-#include <utility>
 
 #include "core/copies/bulk_copy.hpp"
 #include "core/copies/each_copy.hpp"

@@ -3,12 +3,9 @@
 
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/empty.h>
-#include <use_gpu/errors.hpp>
 
 #include <algorithm>
-#include <map>
 #include <unordered_map>
-#include <utility>
 
 #include "core/copies/flat_buffers.hpp"
 #include "core/messages/tensor_summary.hpp"

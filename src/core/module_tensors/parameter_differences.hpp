@@ -4,11 +4,7 @@
 // replicas; and the error that lists them.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "core/module_tensors/named_tensors.hpp"
 

@@ -3,14 +3,9 @@
 // What is to be written into a network. Everything is checked before the first tensor is written.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
-#include <string>
 #include <unordered_map>
-#include <utility>
 
 #include "core/copies/each_copy.hpp"
-#include "core/module_tensors/named_tensors.hpp"
 #include "core/module_tensors/parameter_differences.hpp"
 
 namespace use_gpu::detail {

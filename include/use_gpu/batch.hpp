@@ -15,7 +15,6 @@
 // to_device(const Mine&, c10::Device).
 #pragma once
 
-#include <use_gpu/detail/batch_visitors.hpp>
 #include <use_gpu/detail/each_tensor.hpp>
 #include <use_gpu/errors.hpp>
 #include <use_gpu/tensor.hpp>

@@ -36,13 +36,10 @@ class Backend;  // visible, as in LibTorch
 
 namespace use_gpu::detail {
 class GroupState;
-}
+class USE_GPU_EXPORT DistributedSteps;
+}  // namespace use_gpu::detail
 
 namespace USE_GPU_EXPORT use_gpu {
-namespace detail {
-class DistributedSteps;
-}
-
 /// The group cannot be joined, or has lost a member. Names the address, and the ranks that c10d
 /// reports.
 class CommunicatorError : public Error {

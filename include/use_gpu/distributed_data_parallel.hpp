@@ -109,7 +109,6 @@ class DistributedDataParallel {
         : steps_(parallel.steps_), before_(steps_.set_exchanging(false)) {}
     ~NoSync() { steps_.set_exchanging(before_); }
     NoSync(const NoSync&) = delete;
-    NoSync& operator=(const NoSync&) = delete;
 
    private:
     detail::DistributedSteps& steps_;

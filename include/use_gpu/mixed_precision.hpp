@@ -139,7 +139,6 @@ class GradScaler {
     bool is_unscaled = false, has_stepped = false;
   };
   static bool read(Progress& progress);
-  [[nodiscard]] bool is_unscaled(const torch::optim::Optimizer& optimizer) const;
 
   GradScalerOptions options_;
   float scale_ = 0;

@@ -39,7 +39,7 @@ void mirror_modules(const std::vector<c10::Device>& devices,
                     const std::function<ModuleRef()>& make);
 /// average_gradients(), for networks of any type.
 void average_gradients_of(const std::vector<ModuleRef>& replicas,
-                          const std::vector<std::int64_t>* rows = nullptr);
+                          const std::vector<std::int64_t>& rows);
 /// copy_buffers(), for networks of any type.
 void copy_buffers_of(const std::vector<ModuleRef>& replicas, int from);
 }  // namespace detail
@@ -87,7 +87,8 @@ requires ModuleHandle<std::invoke_result_t<Make&>>
 /// a device refuses LibTorch's error passes: the gradients on that device are then unspecified.
 template <ModuleHandle Net>
 void average_gradients(const std::vector<Net>& replicas) {
-  detail::average_gradients_of({replicas.begin(), replicas.end()});
+  detail::average_gradients_of({replicas.begin(), replicas.end()},
+                               std::vector<std::int64_t>(replicas.size(), 1));
 }
 
 /// The same, but weighted by the rows of each replica's part of the batch: if each loss is the mean
@@ -99,7 +100,7 @@ void average_gradients(const std::vector<Net>& replicas) {
 /// replicas, a negative number, and where all are 0.
 template <ModuleHandle Net>
 void average_gradients(const std::vector<Net>& replicas, const std::vector<std::int64_t>& rows) {
-  detail::average_gradients_of({replicas.begin(), replicas.end()}, &rows);
+  detail::average_gradients_of({replicas.begin(), replicas.end()}, rows);
 }
 
 /// Copies the buffers of one replica to all others, in place and in few large transfers: BatchNorm's

@@ -3,7 +3,6 @@
 
 #include <ATen/DeviceAccelerator.h>
 #include <c10/core/DeviceGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <limits>

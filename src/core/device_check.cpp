@@ -2,7 +2,6 @@
 #include "core/device_check.hpp"
 
 #include <c10/core/DeviceGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <unistd.h>
 #include <use_gpu/errors.hpp>
 
@@ -33,9 +32,10 @@ thread_local MainThread main_thread;
   std::string found = count == 0 ? "none" : type + ":0";
   if (count > 1) found += " to " + type + ":" + std::to_string(count - 1);
   const std::string index = device.has_index() ? std::to_string(device.index()) : "";
-  throw DeviceError("Device " + device.str() + " was not found; available: " + found +
-                    ". use_gpu::try_gpu(" + index + ") falls back to the CPU, " +
-                    "use_gpu::num_gpus() counts the GPUs.");
+  throw DeviceError(c10::str("Device ", device, " was not found; available: ", found,
+                             ". use_gpu::try_gpu(", index,
+                             ") falls back to the CPU, "
+                             "use_gpu::num_gpus() counts the GPUs."));
 }
 
 }  // namespace

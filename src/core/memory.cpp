@@ -124,18 +124,16 @@ c10::Device try_emptiest_gpu(std::uint64_t least_bytes) {
     } catch (const c10::Error&) {  // a GPU that cannot even be asked cannot be used
     }
   }
-  detail::log_message(LogLevel::debug, "try_emptiest_gpu(" + std::to_string(least_bytes) +
-                                           "): " + emptiest.str() + ", " + std::to_string(most) +
-                                           " bytes free");
+  detail::log_message(LogLevel::debug, c10::str("try_emptiest_gpu(", least_bytes, "): ", emptiest,
+                                                ", ", most, " bytes free"));
   return emptiest;
 }
 
 std::int64_t fit_batch_size(std::int64_t largest, const std::function<void(std::int64_t)>& work,
                             std::int64_t least) {
   if (least < 1 || largest < least) {
-    throw ArgumentError("fit_batch_size: the sizes are " + std::to_string(least) + " to " +
-                        std::to_string(largest) +
-                        "; the least must be at least 1, the largest not below it.");
+    throw ArgumentError(c10::str("fit_batch_size: the sizes are ", least, " to ", largest,
+                                 "; the least must be at least 1, the largest not below it."));
   }
   if (!work) throw ArgumentError("fit_batch_size: there is no work to call; give it a function.");
   for (auto size = largest;;) {
@@ -151,9 +149,9 @@ std::int64_t fit_batch_size(std::int64_t largest, const std::function<void(std::
     release_cached_memory();
     if (error) std::rethrow_exception(error);
     const auto smaller = std::max(least, size / 2);
-    detail::log_message(LogLevel::warning, "fit_batch_size: " + std::to_string(size) +
-                                               " does not fit into memory; trying " +
-                                               std::to_string(smaller) + ".");
+    detail::log_message(
+        LogLevel::warning,
+        c10::str("fit_batch_size: ", size, " does not fit into memory; trying ", smaller, "."));
     size = smaller;
   }
 }

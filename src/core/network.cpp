@@ -9,6 +9,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "core/copies/bulk_copy.hpp"
 #include "core/copies/value_scope.hpp"
 #include "core/device_check.hpp"
 #include "core/messages/log_message.hpp"
@@ -53,7 +54,8 @@ void place(ModuleRef net, c10::Device device, std::optional<at::ScalarType> dtyp
   const detail::NewTensorScope scope;  // for modules that override to()
 
   // First the copies: they can fail (no memory, no kernel), but change nothing.
-  std::vector<at::Tensor> moving;
+  detail::Pairs copies;
+  detail::Pairs moves;  // new data, and whose it is to be
   for (const auto& [name, x] : all) {
     if (device.is_meta() && !x.is_meta()) {
       throw ArgumentError("place: " + name + " is on " + x.device().str() +
@@ -62,9 +64,12 @@ void place(ModuleRef net, c10::Device device, std::optional<at::ScalarType> dtyp
                           "use_gpu::DefaultDeviceGuard scope(c10::Device(\"meta\")).");
     }
     const bool is_converted = dtype && x.is_floating_point() && x.scalar_type() != *dtype;
-    if (!same_device(x.device(), device) || is_converted) moving.push_back(x);
+    const auto new_dtype = is_converted ? *dtype : x.scalar_type();
+    if (!same_device(x.device(), device) || is_converted)
+      moves.add(detail::data_on(device, x, new_dtype, copies), x);
   }
-  detail::swap_data(moving, detail::data_on(device, moving, dtype), [&] {
+  detail::bulk_copy(copies.values, copies.targets);
+  detail::swap_data(moves, [&] {
     module.to(device);
     // Module::to is virtual; overrides may move tensors elsewhere or replace them.
     for (const auto& [name, x] : with_gradients(module)) {

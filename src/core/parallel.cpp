@@ -6,7 +6,6 @@
 #include <ATen/autocast_mode.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/StreamGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <use_gpu/device.hpp>
 
 #include <algorithm>
@@ -86,10 +85,9 @@ void parallel_on(const std::vector<c10::Device>& devices,
       if (!first_error) first_error = std::current_exception();
       try {
         constexpr std::size_t k_most_bytes = 1000;
-        detail::log_message(
-            LogLevel::error,
-            "parallel_on: entry " + std::to_string(entry) + ", on " + device.str() +
-                ", failed: " + detail::clipped(detail::current_error_text(), k_most_bytes));
+        const auto cause = detail::clipped(detail::current_error_text(), k_most_bytes);
+        detail::log_message(LogLevel::error, c10::str("parallel_on: entry ", entry, ", on ", device,
+                                                      ", failed: ", cause));
       } catch (...) {  // no memory for a text: the error itself is kept
       }
     }

@@ -7,6 +7,7 @@
 
 #include <set>
 
+#include "core/device_cuda.hpp"
 #include "core/messages/error_text.hpp"
 #include "distributed/nccl_backend_cuda.hpp"
 #include "distributed/own_thread.hpp"
@@ -34,12 +35,11 @@ c10::Device device_of(const detail::LaunchEnvironment& launch) {
   if (launch.local_rank < num_gpus()) return gpu(launch.local_rank);
   // Some launchers show each process its own GPU and no other.
   if (num_gpus() == 1) return gpu(0);
-  throw DeviceError("Communicator::join: LOCAL_RANK " + std::to_string(launch.local_rank) +
-                    " needs a GPU of its own, but this program sees only " +
-                    std::to_string(num_gpus()) +
-                    ". Start at most that many processes here "
-                    "(torchrun --nproc-per-node), or hide the GPUs from all "
-                    "(CUDA_VISIBLE_DEVICES=).");
+  throw DeviceError(c10::str("Communicator::join: LOCAL_RANK ", launch.local_rank,
+                             " needs a GPU of its own, but this program sees only ", num_gpus(),
+                             ". Start at most that many processes here (torchrun "
+                             "--nproc-per-node), or hide the GPUs from all "
+                             "(CUDA_VISIBLE_DEVICES=)."));
 }
 
 // Connects the group by Gloo, and by NCCL where each rank has a GPU of its own.
@@ -52,10 +52,10 @@ void connect(detail::Membership& own, const c10::intrusive_ptr<c10d::Store>& sto
     failed = "start NCCL on " + own.device.str();
     hint = " NCCL needs space in /dev/shm (docker run --shm-size=1g); NCCL_DEBUG=INFO says more.";
   }
-  throw CommunicatorError("Communicator::join: rank " + std::to_string(own.rank) + ", at " +
-                          own.self().address + ", cannot " + failed + ": " +
-                          detail::error_cause(error) + ". Rank 0 is at " + own.peers[0].address +
-                          "; every rank must reach every other, on any port." + hint);
+  throw CommunicatorError(
+      c10::str("Communicator::join: rank ", own.rank, ", at ", own.self().address, ", cannot ",
+               failed, ": ", detail::error_cause(error), ". Rank 0 is at ", own.peers[0].address,
+               "; every rank must reach every other, on any port.", hint));
 }
 
 }  // namespace
@@ -65,15 +65,16 @@ Communicator::Communicator(std::shared_ptr<detail::GroupState> state) : state_(s
 Communicator Communicator::join(std::chrono::milliseconds timeout) {
   constexpr std::chrono::milliseconds k_longest = std::chrono::hours(24 * 365);
   if (timeout.count() <= 0 || timeout > k_longest) {
-    throw ArgumentError("Communicator::join: a time-out of " + std::to_string(timeout.count()) +
-                        " ms was requested; use 1 ms to a year.");
+    throw ArgumentError(c10::str("Communicator::join: a time-out of ", timeout.count(),
+                                 " ms was requested; use 1 ms to a year."));
   }
   const auto launch = detail::read_launch_environment();
   const auto device = launch ? device_of(*launch) : try_gpu();
   if (!launch || launch->size == 1)
     return Communicator(std::make_shared<detail::GroupState>(detail::Membership{device, timeout}));
 
-  const auto id = detail::gpu_id(device);
+  const auto card = detail::card_of(device);
+  const auto id = detail::k_has_nccl && card ? card->uuid : "";
   const bool needs_own_gpu = !id.empty() && device.index() != launch->local_rank;
   const auto met = detail::meet(*launch, id, needs_own_gpu, timeout);
   detail::Membership own{device, timeout, launch->rank, met.peers};
@@ -81,11 +82,10 @@ Communicator Communicator::join(std::chrono::milliseconds timeout) {
   Communicator group(std::make_shared<detail::GroupState>(std::move(own)));
   // Rank 0 may serve the store, and must not leave while others still read from it.
   group.barrier();
-  detail::log_message(LogLevel::debug, "Communicator: rank " + std::to_string(group.rank()) +
-                                           " of " + std::to_string(group.size()) + " at " +
-                                           group.state_->self().address + ", " +
-                                           group.backend()->getBackendName() + ", restart " +
-                                           std::to_string(launch->restarts));
+  detail::log_message(LogLevel::debug,
+                      c10::str("Communicator: rank ", group.rank(), " of ", group.size(), " at ",
+                               group.state_->self().address, ", ",
+                               group.backend()->getBackendName(), ", restart ", launch->restarts));
   return group;
 }
 

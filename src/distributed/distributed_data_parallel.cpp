@@ -190,12 +190,7 @@ void detail::DistributedSteps::before_forward() {
   if (at::GradMode::is_enabled()) {
     if (s.exchanges) s.reducer->prepare_for_forward();
     s.check_told();
-    try {
-      s.reducer->rebuild_buckets();
-    } catch (const std::exception& error) {
-      if (s.group.failure.empty()) s.group.leave(s.group.failure_text(k_name, error_cause(error)));
-      throw;
-    }
+    s.group.take_part(k_name, [&] { s.reducer->rebuild_buckets(); });
   }
   if (s.must_copy_buffers && s.options.broadcast_buffers && !s.buffers.empty()) {
     constexpr std::size_t k_together = 250UL << 20;  // as Python
@@ -225,16 +220,10 @@ std::vector<at::Tensor> detail::DistributedSteps::after_forward(
   if (s.must_copy_buffers) s.reducer->prepare_for_backward(outputs);
   // In no_sync() Reducer is not told of the backward pass: nothing is awaited.
   if (at::GradMode::is_enabled()) std::ranges::fill(*s.told, !s.must_copy_buffers);
-  auto replaced = outputs;
-  std::vector<at::Tensor> recorded;
-  for (const auto& x : outputs) {
-    if (x.grad_fn()) recorded.push_back(x);
-  }
-  if (recorded.empty()) return replaced;
-  recorded = Outputs::apply(at::TensorList(recorded));
-  auto next = recorded.begin();
-  for (auto& x : replaced) {
-    if (x.grad_fn()) x = *next++;
+  if (outputs.empty()) return outputs;
+  auto replaced = Outputs::apply(at::TensorList(outputs));
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (!outputs[i].grad_fn()) replaced[i] = outputs[i];
   }
   return replaced;
 }

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "distributed/group_state.hpp"
 
-#include <ATen/ops/from_blob.h>
-#include <ATen/ops/full.h>
-#include <ATen/ops/view_as_real.h>
-#include <ATen/ops/zeros.h>
 #include <c10/util/ConstexprCrc.h>
 
 #include <algorithm>
@@ -79,7 +75,6 @@ bool GroupState::compare(const std::string& operation, const std::function<Call(
   } catch (...) {
     error = std::current_exception();
   }
-  throw_if_lost(operation);
   std::string network;
   for (const auto& [name, fact] : own.network.value_or(Facts()))
     network += name + '\0' + fact + '\0';
@@ -92,8 +87,8 @@ bool GroupState::compare(const std::string& operation, const std::function<Call(
   if (error) std::rethrow_exception(error);
   const auto* const most = all.const_data_ptr<std::int64_t>();
   if (own.network && most[6] >= 0) {
-    throw ParameterError(operation + ": rank " + std::to_string(most[6]) +
-                         " cannot take part; its own error says why.");
+    throw ParameterError(
+        c10::str(operation, ": rank ", most[6], " cannot take part; its own error says why."));
   }
   if (most[0] != ~most[1]) {
     throw ArgumentError(operation + ": the ranks do not make the same call. Rank " +
@@ -132,7 +127,6 @@ void GroupState::throw_differences(const std::string& operation, const std::stri
 
 void GroupState::take_part(const std::string& operation, const std::function<void()>& work) {
   if (size() == 1) return;
-  const ValueScope scope;
   try {
     work();
   } catch (const std::exception& error) {
@@ -196,8 +190,8 @@ std::string GroupState::failure_text(const std::string& operation, const std::st
     if (peer.rank != rank && cause.find('[' + peer.address + ']') != std::string::npos)
       there.push_back(peer.rank);
   }
-  return operation + " on rank " + std::to_string(rank) + " of " + std::to_string(size()) +
-         " failed: " + cause + (there.empty() ? "" : " (there: rank " + number_ranges(there) + ')');
+  return c10::str(operation, " on rank ", rank, " of ", size(), " failed: ", cause,
+                  there.empty() ? "" : " (there: rank " + number_ranges(there) + ')');
 }
 
 void GroupState::leave(const std::string& why) {

@@ -7,6 +7,7 @@
 #include <array>
 #include <charconv>
 #include <cstdlib>
+#include <iterator>
 #include <limits>
 
 #include "gpu_info/message.hpp"
@@ -17,13 +18,14 @@ namespace {
 constexpr std::array k_required = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR",
                                    "MASTER_PORT"};
 
+constexpr const char* k_all = "RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT";
+
 bool is_set(const char* variable) { return std::getenv(variable) != nullptr; }
 
 [[noreturn]] void throw_not_accepted(const char* variable, const std::string& accepted) {
-  throw ArgumentError(std::string("Communicator::join: the environment has ") + variable + '=' +
-                      in_quotes(std::getenv(variable)) + "; accepted is " + accepted +
-                      ". torchrun sets it; without RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and "
-                      "MASTER_PORT the program runs alone.");
+  throw ArgumentError(c10::str("Communicator::join: the environment has ", variable, '=',
+                               in_quotes(std::getenv(variable)), "; accepted is ", accepted,
+                               ". torchrun sets it; without ", k_all, " the program runs alone."));
 }
 
 int integer(const char* variable, int least, int most, const std::string& hint = "") {
@@ -32,8 +34,7 @@ int integer(const char* variable, int least, int most, const std::string& hint =
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   const bool whole = error == std::errc() && end == text.data() + text.size();
   if (!whole || value < least || value > most) {
-    throw_not_accepted(variable, "a whole number from " + std::to_string(least) + " to " +
-                                     std::to_string(most) + hint);
+    throw_not_accepted(variable, c10::str("a whole number from ", least, " to ", most, hint));
   }
   return value;
 }
@@ -48,16 +49,14 @@ bool python_bool(const char* variable) {
 }  // namespace
 
 std::optional<LaunchEnvironment> read_launch_environment() {
-  if (std::none_of(k_required.begin(), k_required.end(), is_set)) return std::nullopt;
-  std::string missing;
-  for (const char* variable : k_required) {
-    if (!is_set(variable)) missing += (missing.empty() ? "" : ", ") + std::string(variable);
-  }
+  std::vector<const char*> missing;
+  std::ranges::remove_copy_if(k_required, std::back_inserter(missing), is_set);
+  if (missing.size() == k_required.size()) return std::nullopt;
   if (!missing.empty()) {
-    throw ArgumentError("Communicator::join: " + missing +
-                        " missing in the environment, but others of RANK, WORLD_SIZE, LOCAL_RANK, "
-                        "MASTER_ADDR and MASTER_PORT are set. Start the program with torchrun, set "
-                        "all five, or, to run alone, none.");
+    throw ArgumentError(c10::str("Communicator::join: ", c10::Join(", ", missing),
+                                 " missing in the environment, but others of ", k_all,
+                                 " are set. Start the program with torchrun, set all five, or, to "
+                                 "run alone, none."));
   }
   constexpr int k_most = std::numeric_limits<int>::max();
   LaunchEnvironment launch{};

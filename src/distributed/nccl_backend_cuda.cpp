@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "distributed/nccl_backend_cuda.hpp"
 
-#include <ATen/cuda/CUDAContext.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include <stdexcept>
 
 #include "distributed/own_thread.hpp"
-#include "gpu_info/message.hpp"
 
 namespace use_gpu::detail {
 namespace {
@@ -40,12 +38,6 @@ Backend connected(const c10::intrusive_ptr<ProcessGroupNCCL>& nccl, const Member
 }
 
 }  // namespace
-
-std::string gpu_id(c10::Device device) {
-  if (!device.is_cuda()) return {};
-  const auto& properties = *at::cuda::getDeviceProperties(device.index());
-  return hex(std::as_bytes(std::span(properties.uuid.bytes)));
-}
 
 Backend make_nccl(const Membership& own, const c10::intrusive_ptr<c10d::Store>& store) {
   // LibTorch's options hold a struct of nccl.h, whose size differs between versions.

@@ -9,8 +9,7 @@ namespace use_gpu::detail {
 
 #ifdef USE_GPU_WITH_NCCL
 
-/// The UUID of a CUDA GPU, the same in every process. Empty for any other device.
-[[nodiscard]] std::string gpu_id(c10::Device device);
+constexpr bool k_has_nccl = true;
 
 /// Connects at once, so that errors appear now and the store is not needed later. A peer that is
 /// lost is an exception in whoever waits for it, never the end of the process.
@@ -21,9 +20,9 @@ namespace use_gpu::detail {
 /// watchdog ends the process some time after the time-out if a peer is lost.
 [[nodiscard]] Backend make_watched_nccl(const Membership& own);
 
-#else  // no GPU has an ID, so NCCL is never chosen
+#else
 
-inline std::string gpu_id(c10::Device) { return {}; }
+constexpr bool k_has_nccl = false;
 inline Backend make_nccl(const Membership&, const c10::intrusive_ptr<c10d::Store>&) { return {}; }
 inline Backend make_watched_nccl(const Membership&) { return {}; }
 

@@ -3,15 +3,11 @@
 // What a group does with a network. A rank that throws, or that has other tensors, must not leave
 // the others waiting for messages that never come: so the ranks first compare, in one small
 // message, what they are about to send.
-#include <ATen/ops/from_blob.h>
-#include <ATen/ops/unflatten_dense_tensors.h>
-#include <ATen/ops/zeros_like.h>
 #include <use_gpu/communicator.hpp>
 #include <use_gpu/device.hpp>
 
 #include <unordered_map>
 
-#include "core/copies/each_copy.hpp"
 #include "core/copies/flat_buffers.hpp"
 #include "core/copies/value_scope.hpp"
 #include "core/messages/tensor_summary.hpp"
@@ -93,6 +89,7 @@ void broadcast_parameters(ModuleRef net, Communicator& group, int root) {
   if (const auto trouble = detail::trouble_with_root(root, state.size()); !trouble.empty())
     throw ArgumentError("broadcast_parameters: " + trouble);
   state.take_part("broadcast_parameters", [&] {
+    const detail::ValueScope scope;
     exchange(state, "broadcast_parameters", detail::distinct_tensors(all), root);
     // A rank that has its values does not hear of one that has not.
     state.compare("broadcast_parameters",
@@ -112,6 +109,7 @@ void average_gradients(ModuleRef net, Communicator& group) {
     return call;
   });
   state.take_part("average_gradients", [&] {
+    const detail::ValueScope scope;
     if (!same) {  // a '1' of any rank counts
       const auto any =
           at::from_blob(has_gradient.data(), {std::ssize(has_gradient)}, at::kChar).clone();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "distributed/reducer.hpp"
 
-#include <ATen/ScalarOps.h>
 #include <torch/nn/module.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/csrc/distributed/c10d/comm.hpp>

@@ -42,9 +42,8 @@ constexpr auto k_absent = "-";  // in place of an entry
 [[noreturn]] void throw_not_joined(const LaunchEnvironment& launch, const std::string& cause) {
   const bool is_ipv6 = launch.address.find(':') != std::string::npos;
   const auto host = is_ipv6 ? '[' + launch.address + ']' : launch.address;
-  throw CommunicatorError("Communicator::join: rank " + std::to_string(launch.rank) + " of " +
-                          std::to_string(launch.size) + " at " + host + ':' +
-                          std::to_string(launch.port) + ": " + cause);
+  throw CommunicatorError(c10::str("Communicator::join: rank ", launch.rank, " of ", launch.size,
+                                   " at ", host, ':', launch.port, ": ", cause));
 }
 
 // A socket at the first of MASTER_ADDR's addresses that takes one: bound, for LibTorch to listen on, or
@@ -56,8 +55,8 @@ int socket_of(const LaunchEnvironment& launch, bool listens, Clock::time_point d
   const int unresolved =
       ::getaddrinfo(launch.address.c_str(), std::to_string(launch.port).c_str(), &hints, &found);
   if (unresolved != 0) {
-    throw_not_joined(launch, "MASTER_ADDR " + in_quotes(launch.address) + " does not resolve (" +
-                                 ::gai_strerror(unresolved) + ").");
+    throw_not_joined(launch, c10::str("MASTER_ADDR ", in_quotes(launch.address),
+                                      " does not resolve (", ::gai_strerror(unresolved), ")."));
   }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, ::freeaddrinfo);
   const auto use = listens ? ::bind : ::connect;
@@ -125,9 +124,8 @@ std::string why_no_group(const Peers& came, const Peer& self) {
   all.push_back(self);  // it may have no place there
   for (const auto& peer : all) {
     if (peer.size == first.size) continue;
-    return "rank " + std::to_string(peer.rank) + " was started with WORLD_SIZE " +
-           std::to_string(peer.size) + ", rank 0 with " + std::to_string(first.size) +
-           ". Start all with the same.";
+    return c10::str("rank ", peer.rank, " was started with WORLD_SIZE ", peer.size,
+                    ", rank 0 with ", first.size, ". Start all with the same.");
   }
   if (came.size() < static_cast<std::size_t>(first.size)) {
     std::vector<int> ranks;
@@ -235,9 +233,9 @@ Rendezvous meet(const LaunchEnvironment& launch, const std::string& gpu, bool ne
   // never replies, or a stopped server, would block this thread forever.
   auto result = on_own_thread([=] { return meet_now(launch, gpu, needs_own_gpu, timeout); });
   if (result.wait_for(timeout + std::chrono::seconds(2)) != std::future_status::ready) {
-    throw_not_joined(launch, "after " + std::to_string(timeout.count()) +
-                                 " ms the program at that port has not answered. Is it torchrun, "
-                                 "or rank 0 of this group?");
+    throw_not_joined(launch, c10::str("after ", timeout.count(),
+                                      " ms the program at that port has not answered. Is it "
+                                      "torchrun, or rank 0 of this group?"));
   }
   return result.get();
 }

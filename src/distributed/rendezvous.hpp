@@ -22,7 +22,7 @@ struct Peer {
   int rank = 0;
   int size = 1;                // its WORLD_SIZE
   std::string address;         // where its Gloo listens: the local address that reaches MASTER_ADDR
-  std::string gpu;             // its gpu_id
+  std::string gpu;             // its UUID; empty: not to be used by NCCL
   bool needs_own_gpu = false;  // its LOCAL_RANK is past the GPUs that it sees: it sees only its own
   std::string mark;            // random, another one after a restart
 };

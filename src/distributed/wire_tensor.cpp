@@ -43,8 +43,8 @@ std::string text_of(Collective what) {
 
 std::string trouble_with_root(int root, int size) {
   if (root >= 0 && root < size) return {};
-  return "there is no rank " + std::to_string(root) + " in a group of " + std::to_string(size) +
-         "; the root is one of 0 to " + std::to_string(size - 1) + '.';
+  return c10::str("there is no rank ", root, " in a group of ", size, "; the root is one of 0 to ",
+                  size - 1, '.');
 }
 
 std::string why_not_sent(const at::Tensor& x, Collective what) {

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <use_gpu/tensor_file.hpp>
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
-#include <ATen/ops/from_blob.h>
+#include <ATen/ATen.h>
 
 #include <array>
 #include <cstring>

@@ -59,8 +59,7 @@ bool is_unshared(const at::Tensor& x) {
 class detail::MetricBlocks {
  public:
   MetricBlocks(c10::Device device, std::int64_t size)
-      : size_(static_cast<std::size_t>(size)),
-        options_(at::device(device).dtype(device.is_mps() ? at::kFloat : at::kDouble)),
+      : options_(at::device(device).dtype(device.is_mps() ? at::kFloat : at::kDouble)),
         guard_(device.type()),
         stream_(guard_.getStream(device)) {
     const c10::InferenceMode written_in_any_mode(false);
@@ -78,7 +77,7 @@ class detail::MetricBlocks {
     const auto number = is_shared ? value.clone() : value;
     keep_for(stream_, number);
     pending_.push_back(flat_view(number, number.scalar_type()));
-    if (pending_.size() < size_) return;
+    if (std::ssize(pending_) < on_host_[0].numbers.numel()) return;
     try {
       send(values);
     } catch (...) {
@@ -181,7 +180,6 @@ class detail::MetricBlocks {
     stream_ = stream;
   }
 
-  std::size_t size_;
   at::TensorOptions options_;
   c10::impl::VirtualGuardImpl guard_;
   c10::Stream stream_;  // which the log used last

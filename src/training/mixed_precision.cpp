@@ -89,7 +89,8 @@ at::Tensor GradScaler::scale(const at::Tensor& loss) {
 
 void GradScaler::unscale(torch::optim::Optimizer& optimizer) {
   if (!options_.enabled) return;
-  if (is_unscaled(optimizer)) {
+  auto& progress = optimizers_[&optimizer];
+  if (progress.is_unscaled) {
     throw ArgumentError(
         "GradScaler::unscale: this optimizer's gradients were unscaled already; call it once a "
         "step, before step(), and update() after that.");
@@ -110,7 +111,6 @@ void GradScaler::unscale(torch::optim::Optimizer& optimizer) {
   }
   if (gradients.empty()) return;
   const at::NoGradGuard no_grad;
-  auto& progress = optimizers_[&optimizer];
   const auto inverse = static_cast<float>(1 / static_cast<double>(scale_));
   for (auto& [where, values] : gradients) {
     auto& is_done = progress.done[where];  // before another one failed
@@ -123,11 +123,6 @@ void GradScaler::unscale(torch::optim::Optimizer& optimizer) {
     is_done = true;
   }
   progress.is_unscaled = true;
-}
-
-bool GradScaler::is_unscaled(const torch::optim::Optimizer& optimizer) const {
-  const auto found = optimizers_.find(&optimizer);
-  return found != optimizers_.end() && found->second.is_unscaled;
 }
 
 bool GradScaler::read(Progress& progress) {
@@ -149,14 +144,13 @@ bool GradScaler::step(torch::optim::Optimizer& optimizer) {
     optimizer.step();
     return true;
   }
-  if (!is_unscaled(optimizer)) unscale(optimizer);
-  const auto found = optimizers_.find(&optimizer);
-  if (found == optimizers_.end()) {
+  auto& progress = optimizers_[&optimizer];
+  if (!progress.is_unscaled) unscale(optimizer);
+  if (progress.found_inf.empty()) {
     throw ArgumentError(
         "GradScaler::step: no parameter of this optimizer has a gradient; call "
         "scale(loss).backward() first.");
   }
-  auto& progress = found->second;
   if (progress.has_stepped)
     throw ArgumentError("GradScaler::step: was called twice; call update() after each step.");
   const bool is_finite = read(progress);
@@ -167,6 +161,8 @@ bool GradScaler::step(torch::optim::Optimizer& optimizer) {
 
 void GradScaler::update() {
   if (!options_.enabled) return;
+  // One without gradients was not looked at.
+  std::erase_if(optimizers_, [](const auto& item) { return item.second.found_inf.empty(); });
   if (optimizers_.empty()) {
     throw ArgumentError(
         "GradScaler::update: no gradients were looked at since the last time; call step() first.");
@@ -190,9 +186,10 @@ void GradScaler::set_state(const GradScalerState& state) {
   const auto scale = static_cast<float>(state.scale);
   if (!(scale > 0 && std::isfinite(scale) && state.growth_tracker >= 0 &&
         std::in_range<int>(state.growth_tracker))) {
-    throw ArgumentError("GradScaler: a scale of " + std::to_string(state.scale) +
-                        " and a growth tracker of " + std::to_string(state.growth_tracker) +
-                        " were given; the scale has to be positive, and the tracker not negative.");
+    throw ArgumentError(c10::str("GradScaler: a scale of ", state.scale,
+                                 " and a growth tracker of ", state.growth_tracker,
+                                 " were given; the scale has to be positive, and the tracker not "
+                                 "negative."));
   }
   scale_ = scale;
   growth_tracker_ = std::min(state.growth_tracker, options_.growth_interval - 1);

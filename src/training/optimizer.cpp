@@ -15,6 +15,7 @@
 #include <set>
 #include <tuple>
 
+#include "core/copies/bulk_copy.hpp"
 #include "core/copies/value_scope.hpp"
 #include "core/module_tensors/named_tensors.hpp"
 
@@ -155,25 +156,20 @@ namespace USE_GPU_EXPORT use_gpu {
 void place(torch::optim::Optimizer& optimizer) {
   const auto& kind = detail::kind_of(optimizer, "place");
   const detail::NewTensorScope scope;
-  std::map<std::string, std::pair<detail::Fields, std::vector<at::Tensor>>> moving;  // by where to
+  detail::Pairs copies;
+  std::vector<std::pair<detail::Field, std::vector<at::Tensor>>> moved;
   detail::each_parameter(optimizer, [&](const at::Tensor& p, const std::string&) {
-    const auto is_there = [&](const at::Tensor& x) { return same_device(x.device(), p.device()); };
-    for (auto& field : detail::fields_of(optimizer, kind, p)) {
-      if (!field.is_on_device || std::ranges::all_of(field.get(), is_there)) continue;
-      auto& [fields, values] = moving[p.device().str()];
-      for (const auto& value : field.get()) values.push_back(value);
-      fields.push_back(std::move(field));
+    for (const auto& field : detail::fields_of(optimizer, kind, p)) {
+      if (!field.is_on_device) continue;
+      auto values = field.get();
+      for (auto& x : values) {
+        if (!same_device(x.device(), p.device()))
+          x = detail::data_on(p.device(), x, x.scalar_type(), copies);
+      }
+      moved.emplace_back(field, std::move(values));
     }
   });
-  std::vector<std::pair<detail::Field, std::vector<at::Tensor>>> moved;
-  for (const auto& [device, tensors] : moving) {
-    const auto data = detail::data_on(c10::Device(device), tensors.second);
-    for (auto next = data.begin(); const auto& field : tensors.first) {
-      const auto end = next + std::ssize(field.get());
-      moved.emplace_back(field, std::vector(next, end));
-      next = end;
-    }
-  }
+  detail::bulk_copy(copies.values, copies.targets);
   for (const auto& [field, values] : moved) (void)field.set(values);  // allocates nothing
 }
 

@@ -4,14 +4,12 @@
 #include <ATen/ops/empty_like.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/StreamGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <use_gpu/allow_transfers.hpp>
 #include <use_gpu/device.hpp>
 
 #include "core/device_check.hpp"
 
-namespace USE_GPU_EXPORT use_gpu {
-namespace detail {
+namespace use_gpu::detail {
 
 // New tensors, each with an event in the stream that its memory belongs to, after its copy.
 struct Sender::Sent : std::vector<std::pair<at::Tensor, EventPointer>> {};
@@ -65,5 +63,4 @@ void Sender::receive(Sent& sent) const {
 
 bool Sender::is_exiting() noexcept { return detail::is_exiting(); }
 
-}  // namespace detail
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

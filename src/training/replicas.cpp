@@ -33,9 +33,8 @@ std::vector<Module*> distinct_modules(const std::string& function,
   for (const auto& net : replicas) {
     const auto first = std::ranges::find(nets, &net.get()) - nets.begin();
     if (first < std::ssize(nets)) {
-      throw ArgumentError(function + ": replica " + std::to_string(first) + " and replica " +
-                          std::to_string(nets.size()) +
-                          " are the same module; each needs its own.");
+      throw ArgumentError(c10::str(function, ": replica ", first, " and replica ", nets.size(),
+                                   " are the same module; each needs its own."));
     }
     nets.push_back(&net.get());
   }
@@ -88,22 +87,20 @@ void make_equal(const std::vector<Module*>& nets, const std::vector<NamedTensors
   detail::Pairs copies;
   detail::Pairs moves;  // new data, and whose it is to be
   for (std::size_t i = 0; i < nets.size(); ++i) {
-    Tensors gradients;
     for (std::size_t k = 0; const auto& x : detail::distinct_tensors(structures[i])) {
       const auto& value = values[k++];  // all networks have as many
-      if (x.grad().defined() && !same_device(x.grad().device(), devices[i]))
-        gradients.push_back(x.grad());
+      const auto& grad = x.grad();
+      if (grad.defined() && !same_device(grad.device(), devices[i]))
+        moves.add(detail::data_on(devices[i], grad, grad.scalar_type(), copies), grad);
       const bool stays = same_device(x.device(), devices[i]);
       if (stays && i == 0) continue;
       const bool in_place = stays && x.is_non_overlapping_and_dense();
       copies.add(value, in_place ? x : detail::empty_on(devices[i], x, x.scalar_type()));
       if (!in_place) moves.add(copies.targets.back(), x);
     }
-    const auto data = detail::data_on(devices[i], gradients);
-    for (std::size_t j = 0; j < data.size(); ++j) moves.add(data[j], gradients[j]);
   }
   detail::bulk_copy(copies.values, copies.targets);
-  detail::swap_data(moves.targets, moves.values, [&] {
+  detail::swap_data(moves, [&] {
     for (std::size_t i = 0; i < nets.size(); ++i) place(*nets[i], devices[i]);
     for (auto* net : nets) copy_modes(*nets.front(), *net);
   });
@@ -132,26 +129,19 @@ Tensors checked_gradients(const NamedTensors& parameters, const std::vector<std:
   return gradients;
 }
 
-using Weights = std::vector<std::int64_t>;
-
-// The rows, after a check; a weight of one for each replica if there are none.
-Weights weights_of(const std::vector<std::int64_t>* rows, std::size_t replicas) {
-  if (rows == nullptr) return Weights(replicas, 1);
+void check_rows(const std::vector<std::int64_t>& rows, std::size_t replicas) {
   const std::string function = "average_gradients: ";
-  if (rows->size() != replicas) {
-    throw ArgumentError(function + "there are " + std::to_string(replicas) + " replicas, but " +
-                        std::to_string(rows->size()) +
-                        " numbers of rows; give one for each, in the same order.");
+  if (rows.size() != replicas) {
+    throw ArgumentError(c10::str(function, "there are ", replicas, " replicas, but ", rows.size(),
+                                 " numbers of rows; give one for each, in the same order."));
   }
-  const auto negative = std::ranges::find_if(*rows, [](auto x) { return x < 0; });
-  if (negative != rows->end()) {
-    throw ArgumentError(function + "replica " + std::to_string(negative - rows->begin()) + " has " +
-                        std::to_string(*negative) +
-                        " rows; give size(0) of its part of the batch.");
+  const auto negative = std::ranges::find_if(rows, [](auto x) { return x < 0; });
+  if (negative != rows.end()) {
+    throw ArgumentError(c10::str(function, "replica ", negative - rows.begin(), " has ", *negative,
+                                 " rows; give size(0) of its part of the batch."));
   }
-  if (std::ranges::none_of(*rows, [](auto x) { return x > 0; }))
+  if (std::ranges::none_of(rows, [](auto x) { return x > 0; }))
     throw ArgumentError(function + "all parts have 0 rows, so there is no mean; skip this step.");
-  return *rows;
 }
 
 }  // namespace
@@ -176,9 +166,9 @@ USE_GPU_EXPORT void detail::mirror_modules(const std::vector<c10::Device>& devic
 }
 
 USE_GPU_EXPORT void detail::average_gradients_of(const std::vector<ModuleRef>& replicas,
-                                                 const std::vector<std::int64_t>* rows) {
+                                                 const std::vector<std::int64_t>& rows) {
   const auto nets = distinct_modules("average_gradients", replicas);
-  const auto weights = weights_of(rows, nets.size());
+  check_rows(rows, nets.size());
   if (nets.size() == 1) return;
   const std::string what = "average_gradients: the replicas do not match";
   std::vector<NamedTensors> parameters;
@@ -200,7 +190,7 @@ USE_GPU_EXPORT void detail::average_gradients_of(const std::vector<ModuleRef>& r
   }
   detail::throw_if_any(what, std::move(differences));
 
-  for (const auto& write : detail::weighted_mean(gradients, weights)) write();
+  for (const auto& write : detail::weighted_mean(gradients, rows)) write();
   for (std::size_t i = 0; i < nets.size(); ++i) {
     for (std::size_t k = 0; k < names.size(); ++k)
       parameters[i].at(names[k]).mutable_grad() = gradients[i][k];
@@ -210,9 +200,8 @@ USE_GPU_EXPORT void detail::average_gradients_of(const std::vector<ModuleRef>& r
 USE_GPU_EXPORT void detail::copy_buffers_of(const std::vector<ModuleRef>& replicas, int from) {
   const auto nets = distinct_modules("copy_buffers", replicas);
   if (from < 0 || from >= std::ssize(nets)) {
-    throw ArgumentError("copy_buffers: there is no replica " + std::to_string(from) +
-                        " to copy from: there are " + std::to_string(nets.size()) +
-                        ", counted from 0.");
+    throw ArgumentError(c10::str("copy_buffers: there is no replica ", from,
+                                 " to copy from: there are ", nets.size(), ", counted from 0."));
   }
   std::vector<NamedTensors> buffers;
   for (const auto* net : nets) {

@@ -224,24 +224,22 @@ TrainingState load_training(ModuleRef net, Optimizer& optimizer,
     loading.take_fields(start, kind.state(*own), p, elements);
   });
 
-  auto generators = generators_of(net.get());
-  std::map<std::string, at::Tensor> generator_states;
-  for (auto& [name, generator] : generators) {
+  std::vector<std::pair<at::Generator, at::Tensor>> generators;  // and the states to give them
+  for (auto& [name, generator] : generators_of(net.get())) {
     const auto value = loading.take(name);
     if (!value.defined() && name == "generator.cpu") loading.writes.refuse(name + " is missing");
     if (!value.defined()) continue;
     try {
       const std::lock_guard lock(generator.mutex());
       generator.clone().set_state(value);  // throws where it cannot take it
-      generator_states.emplace(name, value.clone());
+      generators.emplace_back(generator, value.clone());
     } catch (const c10::Error&) {
       loading.writes.refuse(name + " is not the state of such a generator");
     }
   }
 
   loading.run(file.string());
-  for (const auto& [name, value] : generator_states) {
-    auto& generator = generators.at(name);
+  for (auto& [generator, value] : generators) {
     const std::lock_guard lock(generator.mutex());
     generator.set_state(value);
   }

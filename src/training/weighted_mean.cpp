@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "training/weighted_mean.hpp"
 
+#include <ATen/ATen.h>
 #include <ATen/OpMathType.h>
-#include <ATen/ops/div.h>
-#include <ATen/ops/scalar_tensor.h>
-#include <ATen/ops/unflatten_dense_tensors.h>
 
 #include <algorithm>
 #include <iterator>
@@ -50,25 +48,21 @@ void sum_bucket(const std::vector<Tensors>& lists, const Weights& weights, const
   const auto numel = flat.front().numel();
   const auto count = static_cast<std::int64_t>(lists.size());
   const auto parts = count > 2 ? count : 1;
+  const auto total = std::accumulate(weights.begin(), weights.end(), 0.0);
   const auto size = (numel / parts / 16 + 1) * 16;  // aligned
   for (std::int64_t begin = 0; begin < numel; begin += size) {
     Tensors part;
     for (const auto& x : flat) part.push_back(x.narrow(0, begin, std::min(size, numel - begin)));
     auto mean = part[static_cast<std::size_t>(begin / size)];
     const auto sum = sum_on(mean.device(), part, weights);
-    const auto divisor = at::scalar_tensor(std::accumulate(weights.begin(), weights.end(), 0.0),
-                                           at::TensorOptions(at::kCPU).dtype(at::kDouble));
+    const auto divisor = at::native::wrapped_scalar_tensor(total);
     const Step divide = [mean, part, sum, divisor]() mutable {
       at::div_out(mean, sum, divisor);
       for (const auto& x : part) {
         if (!x.is_same(mean)) x.copy_(mean);
       }
     };
-    if (is_copied) {
-      divide();  // in the copies
-    } else {
-      writes.push_back(divide);
-    }
+    is_copied ? divide() : writes.push_back(divide);  // into copies at once
   }
   std::ranges::move(copies, std::back_inserter(writes));
 }

@@ -64,12 +64,12 @@ c10::SmallVector<detail::TransferTally*, 4> transfer(TransferDirection kind,
 template <class Work>
 void read(const std::string& operation, const at::Tensor& x, int values, const Work& work) {
   const auto describe = [&] {
-    return operation + " reads from " + x.device().str() + " to cpu (" +
-           std::string(c10::getDtypeNames(x.scalar_type()).first) + ", " +
-           std::to_string(detail::bytes_of(x)) +
-           " bytes) and waits for the device, as printing, item(), bool conversions and results of "
-           "unknown size do. Keep the value on the device, for example in a use_gpu::MetricLog; if "
-           "intended, open a use_gpu::AllowTransfers scope around it.";
+    return c10::str(
+        operation, " reads from ", x.device(), " to cpu (",
+        c10::getDtypeNames(x.scalar_type()).first, ", ", detail::bytes_of(x),
+        " bytes) and waits for the device, as printing, item(), bool conversions and "
+        "results of unknown size do. Keep the value on the device, for example in a "
+        "use_gpu::MetricLog; if intended, open a use_gpu::AllowTransfers scope around it.");
   };
   for (auto* const tally : transfer(TransferDirection::device_to_host, describe, work))
     tally->item_reads += values;
@@ -87,9 +87,9 @@ at::Tensor& copy_(c10::DispatchKeySet keys, at::Tensor& self, const at::Tensor& 
   }
   const auto bytes = bytes_sent(self, source);
   const auto describe = [&] {
-    return "copy_ of " + std::to_string(bytes) + " bytes from " + from.str() + " to " + to.str() +
-           " is implicit. If intended, write use_gpu::to_device(x, device), or open a "
-           "use_gpu::AllowTransfers scope around it.";
+    return c10::str("copy_ of ", bytes, " bytes from ", from, " to ", to,
+                    " is implicit. If intended, write use_gpu::to_device(x, device), or open a "
+                    "use_gpu::AllowTransfers scope around it.");
   };
   const auto tallies = transfer(direction(from, to), describe,
                                 [&] { at::redispatch::copy_(below, self, source, non_blocking); });

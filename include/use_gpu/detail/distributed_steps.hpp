@@ -6,11 +6,11 @@
 
 #include <use_gpu/communicator.hpp>
 
-namespace USE_GPU_EXPORT use_gpu {
-
+namespace use_gpu {
 struct DistributedOptions;
+}
 
-namespace detail {
+namespace use_gpu::detail {
 
 /// The tensors of an output, and whether there is something else in it that could hold some.
 struct OutputTensors {
@@ -25,12 +25,10 @@ struct OutputTensors {
 };
 
 /// What DistributedDataParallel does, for networks of any type.
-class DistributedSteps {
+class USE_GPU_EXPORT DistributedSteps {
  public:
   DistributedSteps(ModuleRef net, Communicator& group, const DistributedOptions& options);
   ~DistributedSteps();
-  DistributedSteps(const DistributedSteps&) = delete;
-  DistributedSteps& operator=(const DistributedSteps&) = delete;
 
   void before_forward();
   /// So that no rank waits for this one's gradients.
@@ -48,6 +46,4 @@ class DistributedSteps {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace detail
-
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: MIT
 //
-// How batch.hpp, prefetch.hpp and distributed_data_parallel.hpp walk over what holds tensors.
-// LibTorch walks over none of these types. Nothing to call.
+// How batch.hpp, prefetch.hpp and distributed_data_parallel.hpp walk over what holds tensors, and what
+// the first two do with each. LibTorch walks over none of these types. Nothing to call.
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <use_gpu/export.hpp>
+#include <use_gpu/errors.hpp>
 
+#include <concepts>
 #include <map>
 #include <optional>
-#include <string>
 #include <tuple>
 #include <type_traits>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 namespace torch {
 template <typename Key, typename Value>
@@ -25,8 +24,7 @@ struct Example;  // <torch/data/example.h> takes seconds to compile
 }
 }  // namespace torch
 
-namespace USE_GPU_EXPORT use_gpu {
-namespace detail {
+namespace use_gpu::detail {
 
 template <class, template <class...> class>
 inline constexpr bool is_a = false;
@@ -47,13 +45,9 @@ T with_each_tensor(const T& x, Visit&& visit) {
     all.reserve(x.size());
     for (const auto& element : x) all.push_back(inside(element));
     return all;
-  } else if constexpr (is_a<T, std::map>) {
-    T all(x.key_comp());
-    for (const auto& [key, element] : x) all.emplace_hint(all.end(), key, inside(element));
-    return all;
-  } else if constexpr (is_a<T, std::unordered_map>) {
-    T all(x.bucket_count(), x.hash_function(), x.key_eq());
-    for (const auto& [key, element] : x) all.emplace(key, inside(element));
+  } else if constexpr (is_a<T, std::map> || is_a<T, std::unordered_map>) {
+    T all(x);
+    for (auto& [key, element] : all) element = inside(element);
     return all;
   } else if constexpr (is_a<T, torch::OrderedDict>) {
     T all(x.key_description());
@@ -76,5 +70,50 @@ T with_each_tensor(const T& x, Visit&& visit) {
   }
 }
 
-}  // namespace detail
-}  // namespace use_gpu
+// Calls the overload of the type's own namespace, if there is one: ours are hidden here.
+namespace own_overload {
+void to_device() = delete;
+template <class T>
+T call(const T& x, c10::Device device) requires std::same_as<decltype(to_device(x, device)), T> {
+  return to_device(x, device);
+}
+}  // namespace own_overload
+
+/// Moves the tensors of one batch, each once, by move(x), and what has an overload of its own.
+template <class Move>
+struct BatchMover {
+  c10::Device device;
+  Move move;
+  std::unordered_map<at::TensorImpl*, at::Tensor> moved = {};
+
+  at::Tensor operator()(const at::Tensor& x) {
+    auto& there = moved[x.unsafeGetTensorImpl()];
+    if (!there.defined()) there = move(x);
+    return there;
+  }
+  template <class T>
+  T operator()(const T& x) {
+    static_assert(
+        requires { own_overload::call(x, device); },
+        "use_gpu::to_device: this type holds no tensors that are known; give its "
+        "namespace T to_device(const T&, c10::Device)");
+    return own_overload::call(x, device);
+  }
+};
+
+/// The tensors of a batch.
+struct BatchTensors {
+  std::vector<at::Tensor> all = {};
+
+  at::Tensor operator()(const at::Tensor& x) { return all.emplace_back(x); }
+  template <class T>
+  T operator()(const T&) {
+    static_assert(std::is_void_v<T>,
+                  "use_gpu::split_batch: this type holds no tensors that are known");
+  }
+};
+
+/// ArgumentError unless there are parts, and tensors, of as many rows each.
+USE_GPU_EXPORT void check_divisible(at::TensorList tensors, std::size_t parts);
+
+}  // namespace use_gpu::detail

@@ -10,11 +10,10 @@
 #include <iterator>
 #include <memory>
 
-namespace USE_GPU_EXPORT use_gpu {
-namespace detail {
+namespace use_gpu::detail {
 
 /// Sends tensors to a device in a stream of its own.
-class Sender {
+class USE_GPU_EXPORT Sender {
  public:
   /// ArgumentError for a depth below 1, DeviceError if the device is not there.
   Sender(c10::Device device, int depth);
@@ -57,7 +56,6 @@ class Prefetch {
     if (Sender::is_exiting()) static_cast<void>(new auto(std::move(queue_)));
   }
   Prefetch(const Prefetch&) = delete;
-  Prefetch& operator=(const Prefetch&) = delete;
 
   class Iterator {
    public:
@@ -126,6 +124,4 @@ class Prefetch {
   std::exception_ptr error_;  // of the loader, after these
 };
 
-}  // namespace detail
-
-}  // namespace use_gpu
+}  // namespace use_gpu::detail

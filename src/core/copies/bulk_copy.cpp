@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "core/copies/bulk_copy.hpp"
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
+#include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <use_gpu/device.hpp>
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "core/copies/each_copy.hpp"
 
-#include <ATen/ops/_foreach_copy.h>
-#include <ATen/ops/cat.h>
+#include <ATen/ATen.h>
 
 #include <cstring>
 #include <map>

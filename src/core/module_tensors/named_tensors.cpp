@@ -7,7 +7,6 @@
 #include <unordered_set>
 
 #include "core/copies/bulk_copy.hpp"
-#include "core/copies/each_copy.hpp"
 #include "core/messages/log_message.hpp"
 #include "core/module_tensors/parameter_differences.hpp"
 
@@ -83,24 +82,17 @@ at::Tensor empty_on(c10::Device device, const at::Tensor& x, at::ScalarType dtyp
   return at::empty_like(x, x.options().device(device).dtype(dtype));
 }
 
-std::vector<at::Tensor> data_on(c10::Device device, at::TensorList tensors,
-                                std::optional<at::ScalarType> dtype) {
-  std::vector<at::Tensor> data;
-  Pairs copies;
-  for (const auto& x : tensors) {
-    const auto new_dtype = dtype && x.is_floating_point() ? *dtype : x.scalar_type();
-    if (trouble_with(x).empty()) {
-      copies.add(x, data.emplace_back(empty_on(device, x, new_dtype)));
-    } else {  // sparse ones, as LibTorch moves them
-      const c10::InferenceMode as_x(x.is_inference());
-      data.push_back(x.detach().to(device, new_dtype));
-    }
+at::Tensor data_on(c10::Device device, const at::Tensor& x, at::ScalarType dtype, Pairs& copies) {
+  if (!trouble_with(x).empty()) {  // a sparse one, as LibTorch moves it
+    const c10::InferenceMode as_x(x.is_inference());
+    return x.detach().to(device, dtype);
   }
-  bulk_copy(copies.values, copies.targets);
-  return data;
+  copies.add(x, empty_on(device, x, dtype));
+  return copies.targets.back();
 }
 
-void swap_data(at::TensorList tensors, at::TensorList data, const std::function<void()>& rest) {
+void swap_data(const Pairs& moves, const std::function<void()>& rest) {
+  const auto& [data, tensors] = moves;
   std::vector<at::Tensor> before;
   for (const auto& x : tensors) before.push_back(x.detach());
   try {

@@ -5,13 +5,12 @@
 // them, possibly on another device or of another dtype, while each keeps its identity.
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 #include <use_gpu/module_ref.hpp>
 
-#include <functional>
 #include <map>
-#include <optional>
+
+#include "core/copies/each_copy.hpp"
 
 namespace use_gpu::detail {
 
@@ -39,12 +38,12 @@ using NamedTensors = std::map<std::string, at::Tensor>;
 /// otherwise LibTorch would refuse later writes or reads.
 [[nodiscard]] at::Tensor empty_on(c10::Device device, const at::Tensor& x, at::ScalarType dtype);
 
-/// Copies of the tensors' data in such memory, in few transfers; what is floating point in that
-/// dtype, if there is one.
-[[nodiscard]] std::vector<at::Tensor> data_on(c10::Device device, at::TensorList tensors,
-                                              std::optional<at::ScalarType> dtype = {});
+/// New data for x in such memory, which has x's values once the copies, to which it adds, are made.
+[[nodiscard]] at::Tensor data_on(c10::Device device, const at::Tensor& x, at::ScalarType dtype,
+                                 Pairs& copies);
 
-/// Gives tensors[i] data[i], then does the rest. If anything throws, all get their old data back.
-void swap_data(at::TensorList tensors, at::TensorList data, const std::function<void()>& rest);
+/// Gives each target its value as data, then does the rest. If anything throws, all get their old data
+/// back.
+void swap_data(const Pairs& moves, const std::function<void()>& rest);
 
 }  // namespace use_gpu::detail

@@ -5,7 +5,6 @@
 
 #include <unordered_map>
 
-#include "core/copies/each_copy.hpp"
 #include "core/module_tensors/parameter_differences.hpp"
 
 namespace use_gpu::detail {

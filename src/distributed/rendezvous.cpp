@@ -96,18 +96,12 @@ std::string local_address(const LaunchEnvironment& launch, Clock::time_point dea
 }
 
 // Rank 0 serves the store, if torchrun does not, at MASTER_ADDR alone: LibTorch's own socket would
-// listen on every interface. The others wait for its server: LibTorch would wait for it too, but print
-// a page per failed attempt.
+// listen on every interface.
 Store open_store(const LaunchEnvironment& launch, std::chrono::milliseconds timeout,
                  Clock::time_point deadline) {
   c10d::TCPStoreOptions options{
       .port = launch.port, .isServer = launch.serves(), .waitWorkers = false, .timeout = timeout};
-  const int socket = socket_of(launch, launch.serves(), deadline);
-  if (launch.serves()) {
-    options.masterListenFd = socket;
-  } else {
-    ::close(socket);
-  }
+  if (launch.serves()) options.masterListenFd = socket_of(launch, /*listens=*/true, deadline);
   return c10::make_intrusive<c10d::TCPStore>(launch.address, options);
 }
 
@@ -208,8 +202,11 @@ Rendezvous meet_now(const LaunchEnvironment& launch, const std::string& gpu, boo
   const auto deadline = Clock::now() + timeout;
   std::random_device random;
   const auto mark = std::to_string(random()) + '-' + std::to_string(random());
+  // Whoever does not serve waits for the server first: LibTorch would too, but print a page per
+  // failed attempt.
+  auto address = launch.serves() ? "" : local_address(launch, deadline);
   const auto store = open_store(launch, timeout, deadline);
-  const auto address = local_address(launch, deadline);
+  if (launch.serves()) address = local_address(launch, deadline);
   const Peer self{launch.rank, launch.size, address, gpu, needs_own_gpu, mark};
   auto [group, peers] = (self.rank == 0 ? lead : follow)(self, deadline, store);
   if (const auto why = why_no_group(peers, self); !why.empty()) {

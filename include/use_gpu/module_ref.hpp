@@ -16,11 +16,9 @@
 
 #include <concepts>
 
-namespace torch {
-namespace USE_GPU_EXPORT nn {
-class Module;  // visible, as in LibTorch
+namespace torch::nn {
+class USE_GPU_EXPORT Module;  // visible, as in LibTorch
 }
-}  // namespace torch
 
 namespace USE_GPU_EXPORT use_gpu {
 

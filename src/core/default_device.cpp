@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <use_gpu/default_device.hpp>
 
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/tensor.h>
 #include <execinfo.h>
 #include <torch/library.h>

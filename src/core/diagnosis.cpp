@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include <ATen/DeviceAccelerator.h>
-#include <ATen/Version.h>
-#include <ATen/ops/ones.h>
+#include <ATen/ATen.h>
 #include <use_gpu/device.hpp>
 #include <use_gpu/diagnosis.hpp>
 

@@ -4,8 +4,6 @@
 // in a process (LibTorch refuses a second fallback), so the library is always shared.
 #include "core/dispatch_scope.hpp"
 
-#include <ATen/record_function.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <torch/library.h>
 

@@ -2,7 +2,6 @@
 #include <use_gpu/memory.hpp>
 
 #include <ATen/Context.h>
-#include <c10/core/Allocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/DeviceGuard.h>
 #include <use_gpu/device.hpp>

@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "training/optimizer.hpp"
 
-#include <torch/optim/adagrad.h>
-#include <torch/optim/adam.h>
-#include <torch/optim/adamw.h>
-#include <torch/optim/lbfgs.h>
-#include <torch/optim/rmsprop.h>
-#include <torch/optim/sgd.h>
+#include <torch/optim.h>
 #include <use_gpu/device.hpp>
 #include <use_gpu/training.hpp>
 

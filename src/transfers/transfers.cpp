@@ -3,7 +3,6 @@
 
 #include <ATen/RedispatchFunctions.h>
 #include <ATen/ops/_local_scalar_dense_native.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
 #include <algorithm>

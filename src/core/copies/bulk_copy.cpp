@@ -2,7 +2,6 @@
 #include "core/copies/bulk_copy.hpp"
 
 #include <ATen/ATen.h>
-#include <c10/core/InferenceMode.h>
 #include <use_gpu/device.hpp>
 
 #include <algorithm>

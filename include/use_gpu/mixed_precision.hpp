@@ -28,9 +28,11 @@
 #include <optional>
 #include <utility>
 
-namespace torch::optim {
-class USE_GPU_EXPORT Optimizer;  // visible, as in LibTorch
+namespace torch {
+namespace USE_GPU_EXPORT optim {
+class Optimizer;  // visible, as in LibTorch
 }
+}  // namespace torch
 
 namespace use_gpu::detail {
 struct OpenAutocast;

@@ -16,9 +16,11 @@
 
 #include <concepts>
 
-namespace torch::nn {
-class USE_GPU_EXPORT Module;  // visible, as in LibTorch
+namespace torch {
+namespace USE_GPU_EXPORT nn {
+class Module;  // visible, as in LibTorch
 }
+}  // namespace torch
 
 namespace USE_GPU_EXPORT use_gpu {
 

@@ -24,12 +24,6 @@ Backend make_gloo(const c10::intrusive_ptr<c10d::Store>& store, int rank, int si
   return c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, options);
 }
 
-bool nccl_connects(const std::vector<detail::Peer>& peers) {
-  std::set<std::string> gpus;
-  for (const auto& peer : peers) gpus.insert(peer.gpu);
-  return gpus.size() == peers.size() && !gpus.contains("");
-}
-
 c10::Device device_of(const detail::LaunchEnvironment& launch) {
   if (num_gpus() == 0) return cpu();
   if (launch.local_rank < num_gpus()) return gpu(launch.local_rank);
@@ -45,7 +39,10 @@ c10::Device device_of(const detail::LaunchEnvironment& launch) {
 // Connects the group by Gloo, and by NCCL where each rank has a GPU of its own.
 void connect(detail::Membership& own, const c10::intrusive_ptr<c10d::Store>& store) try {
   own.gloo = make_gloo(store, own.rank, own.size(), own.self().address, own.timeout);
-  if (nccl_connects(own.peers)) own.nccl = detail::make_nccl(own, store);
+  std::set<std::string> gpus;
+  for (const auto& peer : own.peers) gpus.insert(peer.gpu);
+  if (gpus.size() == own.peers.size() && !gpus.contains(""))
+    own.nccl = detail::make_nccl(own, store);
 } catch (const std::exception& error) {
   std::string failed = "connect to the others", hint;
   if (own.gloo) {

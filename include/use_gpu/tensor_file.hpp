@@ -5,6 +5,7 @@
 //
 //   auto tensors = use_gpu::load_tensors("model.safetensors", use_gpu::try_gpu());
 //   auto whole = use_gpu::load_tensors("model.safetensors.index.json");    // of several files
+//   auto mapped = use_gpu::map_tensors("model.safetensors");               // read when they are used
 //   use_gpu::save_tensors({{"input", x}, {"output", y}}, "example.safetensors");
 //
 // For a network's own tensors there are load_parameters and save_parameters (parameter_file.hpp). A
@@ -46,6 +47,16 @@ namespace USE_GPU_EXPORT use_gpu {
 /// there is no such device. For a write that it refuses LibTorch's error passes.
 [[nodiscard]] std::map<std::string, at::Tensor> load_tensors(const std::filesystem::path& file,
                                                              c10::Device device = cpu());
+
+/// The same tensors on the CPU, over the files' own memory: nothing is read before it is used, and then only what is. Writing
+/// to one copies the pages that are written, and changes no file. Each keeps all files of the call open; one
+/// that is not aligned in its file is copied.
+///
+/// What that costs: neither values nor checksums are checked, and a file that another program cuts short
+/// later ends this program where it reads past the end. Replace such files, as save_tensors does.
+///
+/// Throws: FileError as load_tensors, but for values and checksums.
+[[nodiscard]] std::map<std::string, at::Tensor> map_tensors(const std::filesystem::path& file);
 
 /// Writes the tensors, from any devices, to one safetensors file, with a checksum (XXH3) for each
 /// tensor, which load_tensors checks. Atomic: at every moment, and after every failure, the file is

@@ -37,7 +37,7 @@ void write_all(int fd, std::span<const std::byte> bytes) {
 
 }  // namespace
 
-MappedFile map_file(const fs::path& file) {
+MappedFile map_file(const fs::path& file, bool may_be_written) {
   // O_NONBLOCK: opening a pipe must not wait for a writer.
   const int fd = ::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   throw_unless(fd >= 0, "opening it");
@@ -47,7 +47,8 @@ MappedFile map_file(const fs::path& file) {
   check_regular(S_ISREG(status.st_mode));
   const auto size = static_cast<std::size_t>(status.st_size);
   if (size == 0) return {};  // cannot be mapped
-  void* const memory = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+  const int access = may_be_written ? PROT_READ | PROT_WRITE : PROT_READ;
+  void* const memory = ::mmap(nullptr, size, access, MAP_PRIVATE | MAP_NORESERVE, fd, 0);
   throw_unless(memory != MAP_FAILED, "mapping it");
   return {{static_cast<const std::byte*>(memory), size},
           {memory, [size](void* mapped) { ::munmap(mapped, size); }}};

@@ -11,14 +11,14 @@
 namespace use_gpu::detail {
 
 /// A file's bytes as memory, for as long as `memory` lives. Reading is fatal if the file was
-/// truncated.
+/// truncated. Where they may be written to, that changes this memory alone.
 struct MappedFile {
   std::span<const std::byte> bytes;
   std::shared_ptr<void> memory;
 };
 
 /// std::runtime_error if it cannot be opened, or is not a regular file.
-[[nodiscard]] MappedFile map_file(const std::filesystem::path& file);
+[[nodiscard]] MappedFile map_file(const std::filesystem::path& file, bool may_be_written = false);
 
 /// Writes the parts, one after the other, to a temporary file in the same folder, and moves it to
 /// `file` when it is on the disk: at any time, and after any failure, that is the old one or the

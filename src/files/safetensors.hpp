@@ -31,10 +31,14 @@ struct ParsedSafetensors {
   std::string doubt;  // why checksums of another program's file do not fit, or empty
 };
 
+/// What is checked of a file: all, or its header alone, without a look at the values.
+enum class Checked { all, header };
+
 /// Checks everything first, also checksums if present. std::runtime_error, with the reason, if a
 /// check fails; but a checksum that does not fit is only a doubt where the header is not laid out
 /// as make_safetensors does it: Python programs copy the metadata to files with other values.
-[[nodiscard]] ParsedSafetensors parse_safetensors(std::span<const std::byte> file);
+[[nodiscard]] ParsedSafetensors parse_safetensors(std::span<const std::byte> file,
+                                                  Checked checked = Checked::all);
 
 /// The parts of which a file consists: `header`, with its length in front, then each of `data`.
 struct SafetensorsParts {

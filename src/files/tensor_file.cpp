@@ -63,7 +63,8 @@ StoredTensor to_stored(const std::string& name, const at::Tensor& x) {
                            ", which the safetensors format does not have");
 }
 
-at::Tensor to_tensor(const StoredTensor& stored) {
+// `owners`: what keeps its memory.
+at::Tensor to_tensor(const StoredTensor& stored, const std::vector<MappedFile>& owners) {
   for (const auto& [dtype_name, dtype] : k_dtypes) {
     if (stored.dtype != dtype_name) continue;
     auto shape = stored.shape;
@@ -73,7 +74,8 @@ at::Tensor to_tensor(const StoredTensor& stored) {
     if (is_packed(dtype)) shape.back() /= 2;
     // from_blob takes a non-const pointer.
     auto* data = const_cast<std::byte*>(stored.data.data());
-    return at::from_blob(data, shape, at::TensorOptions(dtype).device(at::kCPU));
+    return at::from_blob(
+        data, shape, [owners](void*) {}, at::TensorOptions(dtype).device(at::kCPU));
   }
   throw std::runtime_error(stored.name + " is " + stored.dtype + ", which LibTorch does not have");
 }
@@ -98,8 +100,8 @@ bool is_index(const fs::path& file) { return file.string().ends_with(".json"); }
 
 }  // namespace
 
-TensorFileReader::TensorFileReader(const char* function, fs::path file)
-    : function_(function), file_(std::move(file)) {
+TensorFileReader::TensorFileReader(const char* function, fs::path file, Checked checked)
+    : function_(function), checked_(checked), file_(std::move(file)) {
   about(function_, file_, [&] { tensors_ = is_index(file_) ? read_shards() : read(file_); });
 }
 
@@ -122,7 +124,9 @@ std::vector<StoredTensor> TensorFileReader::read_shards() {
 }
 
 std::vector<StoredTensor> TensorFileReader::read(const fs::path& file) {
-  auto parsed = parse_safetensors(opened_.emplace_back(map_file(file)).bytes);
+  const bool may_be_written = checked_ == Checked::header;
+  auto parsed =
+      parse_safetensors(opened_.emplace_back(map_file(file, may_be_written)).bytes, checked_);
   if (!parsed.doubt.empty())
     log_message(LogLevel::warning, file_text(function_, file, parsed.doubt) +
                                        ". Another program wrote the file, so it was loaded.");
@@ -130,7 +134,7 @@ std::vector<StoredTensor> TensorFileReader::read(const fs::path& file) {
 }
 
 at::Tensor TensorFileReader::value_of(const StoredTensor& stored) const {
-  return about(function_, file_, [&] { return to_tensor(stored); });
+  return about(function_, file_, [&] { return to_tensor(stored, opened_); });
 }
 
 at::Tensor aligned(const at::Tensor& x) {
@@ -176,6 +180,15 @@ std::map<std::string, at::Tensor> load_tensors(const std::filesystem::path& file
     tensors.emplace(stored.name, targets.back());
   }
   if (!present.is_meta()) detail::bulk_copy(values, targets);
+  return tensors;
+}
+
+std::map<std::string, at::Tensor> map_tensors(const std::filesystem::path& file) {
+  const detail::NewTensorScope scope;
+  const detail::TensorFileReader reader("map_tensors", file, detail::Checked::header);
+  std::map<std::string, at::Tensor> tensors;
+  for (const auto& stored : reader.tensors())
+    tensors.emplace(stored.name, detail::aligned(reader.value_of(stored)));
   return tensors;
 }
 

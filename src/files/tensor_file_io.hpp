@@ -11,17 +11,18 @@
 namespace use_gpu::detail {
 
 /// A safetensors file that is open for reading; or, if its name ends in ".json", all files of which
-/// it is the index. Everything is checked when it is opened.
+/// it is the index. Everything is checked when it is opened, or all but the values.
 class TensorFileReader {
  public:
   /// FileError if a file cannot be read, is damaged, or lacks a tensor that the index has.
-  TensorFileReader(const char* function, std::filesystem::path file);
+  TensorFileReader(const char* function, std::filesystem::path file,
+                   Checked checked = Checked::all);
 
   /// Of these files, in the order in which they lie there; no name comes twice.
   [[nodiscard]] const std::vector<StoredTensor>& tensors() const noexcept { return tensors_; }
 
-  /// One of them as a tensor, which refers to the file's memory and must not be written to. See
-  /// aligned(). FileError if LibTorch lacks its dtype.
+  /// One of them as a tensor over the file's memory, which it keeps. It must not be written to, unless only the header
+  /// is checked; then that changes no file. See aligned(). FileError if LibTorch lacks its dtype.
   [[nodiscard]] at::Tensor value_of(const StoredTensor& stored) const;
 
  private:
@@ -31,6 +32,7 @@ class TensorFileReader {
   std::vector<StoredTensor> read(const std::filesystem::path& file);
 
   const char* function_;
+  Checked checked_;
   std::filesystem::path file_;
   std::vector<MappedFile> opened_;
   std::vector<StoredTensor> tensors_;

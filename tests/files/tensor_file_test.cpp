@@ -222,6 +222,44 @@ TEST(LoadTensors, NamesTheShardThatIsWrong) {
   EXPECT_TRUE(has(refusal(R"({"a":"1.safetensors"})"), "\"1.safetensors\": its header is cut off"));
 }
 
+TEST(MapTensors, GivesOnTheCpuWhatSaveTensorsWasGiven) {
+  const ScratchFolder folder;
+  const auto tensors = all_kinds();
+  save_tensors(tensors, folder / "all.safetensors");
+  const auto mapped = map_tensors(folder / "all.safetensors");
+  expect_same(tensors, mapped);
+  for (const auto& [name, x] : mapped) {
+    EXPECT_TRUE(x.is_cpu() && x.is_contiguous() && !x.requires_grad() && !x.is_inference()) << name;
+  }
+  EXPECT_EQ(map_tensors(save_sharded(folder)).size(), 2U);
+}
+
+TEST(MapTensors, WritesToNoFileAndOutlivesIt) {
+  const ScratchFolder folder;
+  const auto file = folder / "x.safetensors";
+  save_tensors({{"x", torch::ones({1000})}, {"y", torch::ones({2})}}, file);
+  auto x = map_tensors(file).at("x");
+  x.add_(1);
+  EXPECT_TRUE(load_tensors(file).at("x").equal(torch::ones({1000})));
+  std::filesystem::remove(file);
+  EXPECT_TRUE(x.equal(torch::full({1000}, 2.)));
+  x.requires_grad_().sum().backward();
+  EXPECT_TRUE(x.grad().equal(torch::ones({1000})));
+}
+
+TEST(MapTensors, ChecksTheHeaderAlone) {
+  const ScratchFolder folder;
+  const auto file = folder / "x.safetensors";
+  save_tensors({{"x", torch::zeros({4})}}, file);
+  std::fstream(file, std::ios::in | std::ios::out).seekp(-1, std::ios::end).put(1);
+  EXPECT_NE(map_tensors(file).at("x")[3].item<float>(), 0);
+  EXPECT_TRUE(has(error_of<FileError>([&] { (void)load_tensors(file); }), "is damaged"));
+  std::fstream(file, std::ios::in | std::ios::out).seekp(9).put('!');
+  EXPECT_TRUE(
+      has(error_of<FileError>([&] { (void)map_tensors(file); }), "map_tensors: " + file.string()));
+  EXPECT_THROW((void)map_tensors(folder / "none.safetensors"), FileError);
+}
+
 TEST(SaveTensors, RefusesWhatCannotBeWrittenAndLeavesNoFile) {
   const ScratchFolder folder;
   const auto text = [&](const Tensors& tensors) {

@@ -271,17 +271,14 @@ torch::jit::Stack compute(const char* name, torch::jit::Stack arguments) {
   return arguments;
 }
 
-const Operation& ComputingKernel::operation_of(const c10::OperatorHandle& handle) {
-  const auto* const known = operation_.load(std::memory_order_acquire);
-  if (known != nullptr) return *known;
-  const Operation& found = Operation::of(handle, host_key_);
-  operation_.store(&found, std::memory_order_release);
-  return found;
-}
-
 void ComputingKernel::operator()(const c10::OperatorHandle& handle, c10::DispatchKeySet,
                                  torch::jit::Stack* stack) {
-  compute(operation_of(handle), stack);
+  const auto* operation = operation_.load(std::memory_order_acquire);
+  if (operation == nullptr) {
+    operation = &Operation::of(handle, host_key_);
+    operation_.store(operation, std::memory_order_release);
+  }
+  compute(*operation, stack);
 }
 
 }  // namespace simulate_gpus

@@ -25,13 +25,9 @@ class ComputingKernel : public c10::OperatorKernel {
   explicit ComputingKernel(c10::DispatchKey host_key) : host_key_(host_key) {}
   void operator()(const c10::OperatorHandle& handle, c10::DispatchKeySet, torch::jit::Stack* stack);
 
- protected:
-  const Operation& operation_of(const c10::OperatorHandle& handle);
-
  private:
   c10::DispatchKey host_key_;
-  std::atomic<const Operation*> operation_ =
-      nullptr;  // from the first call on: few are ever called
+  std::atomic<const Operation*> operation_ = nullptr;  // until the first call: few are ever called
 };
 
 }  // namespace simulate_gpus

@@ -85,17 +85,19 @@ bool are_lists_on_one_device(c10::ArrayRef<c10::IValue> arguments) {
 
 // Lists on several devices are computed tensor by tensor, each on its own, as LibTorch's CUDA kernels
 // do; the CPU's kernel does nothing else.
-struct ListComputingKernel : ComputingKernel {
-  ListComputingKernel() : ComputingKernel(c10::DispatchKey::CPU) {}
-  void operator()(const c10::OperatorHandle& handle, c10::DispatchKeySet,
+class ListComputingKernel : public c10::OperatorKernel {
+ public:
+  void operator()(const c10::OperatorHandle& handle, c10::DispatchKeySet keys,
                   torch::jit::Stack* stack) {
-    const Operation& operation = operation_of(handle);
-    if (are_lists_on_one_device(torch::jit::last(*stack, operation.writes.size()))) {
-      compute(operation, stack);
+    if (are_lists_on_one_device(torch::jit::last(*stack, handle.schema().arguments().size()))) {
+      on_one_device_(handle, keys, stack);
     } else {
       handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
     }
   }
+
+ private:
+  ComputingKernel on_one_device_{c10::DispatchKey::CPU};
 };
 
 template <c10::DispatchKey host_key>

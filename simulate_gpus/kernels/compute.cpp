@@ -66,8 +66,11 @@ void give(Values results, torch::jit::Stack* stack) {
 class OnDevice {
  public:
   explicit OnDevice(c10::Device device) {
-    c10::cuda::SetTargetDevice();  // which LibTorch may have put off
-    if (c10::cuda::current_device() != device.index()) guard_.set_device(device);
+    if (c10::cuda::current_device() != device.index()) {
+      guard_.set_device(device);
+    } else {
+      c10::cuda::SetTargetDevice();  // which LibTorch may have put off
+    }
   }
 
  private:
@@ -180,6 +183,17 @@ Writes to_device(const Values& arguments, const HostCall& call, Values& results)
   return writes;
 }
 
+// Of an output that got another size the CPU's kernel has allocated memory, which the view would keep until its next use.
+void forget_resized(const Values& arguments, const HostCall& call) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (!call.operation->writes[i] || !arguments[i].isTensor()) continue;
+    const at::Tensor &tensor = arguments[i].toTensor(), &host = call.arguments[i].toTensor();
+    const bool is_view = tensor.defined() && tensor.is_cuda() && host.has_storage();
+    if (is_view && host.storage().data_ptr().get_context() != nullptr)
+      host.unsafeGetTensorImpl()->release_resources();
+  }
+}
+
 // What LibTorch does before it waits for a value: torch.cuda.set_sync_debug_mode, and listeners.
 void announce_wait(cudaStream_t stream) {
   c10::cuda::warn_or_error_on_sync();  // does nothing unless it is asked to
@@ -223,7 +237,10 @@ void compute(const Operation& operation, torch::jit::Stack* stack) {
   const auto ordinary = operation.is_index ? std::nullopt : device_of_ordinary(arguments);
   const c10::Device device = ordinary ? *ordinary : device_of(arguments);
   const OnDevice on_device(device);
-  if (!ordinary) check_operands(operation.handle, arguments, device);
+  if (!ordinary) {
+    at::globalContext().lazyInitDevice(c10::kCUDA);  // by the first operation, of no tensor
+    check_operands(operation.handle, arguments, device);
+  }
   if (operation.is_index) {
     prepare_indices(arguments);
     // LibTorch looks at the values after its indices.
@@ -252,6 +269,7 @@ void compute(const Operation& operation, torch::jit::Stack* stack) {
   }
   if (!apart) {
     write(writes);
+    forget_resized(arguments, call);
   } else if (captured) {
     writes = on_host(std::move(writes));
     HostCall direct{&operation, host_arguments(operation, arguments, /*apart=*/false),

@@ -19,7 +19,7 @@ void compute(const Operation& operation, torch::jit::Stack* stack);
 /// The same for an operation of the CPU, without an overload, by its name. Returns the results.
 torch::jit::Stack compute(const char* name, torch::jit::Stack arguments);
 
-/// The same, as LibTorch's dispatcher calls it, by the CPU's kernel for that key.
+/// The same, as LibTorch's dispatcher calls it, by the CPU's kernel for `host_key`.
 class ComputingKernel : public c10::OperatorKernel {
  public:
   explicit ComputingKernel(c10::DispatchKey host_key) : host_key_(host_key) {}

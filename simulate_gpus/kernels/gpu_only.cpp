@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// GPU-only operations, composed of others: of the CPU's at once, as one operation of the GPU, or of operations that
-// simulated GPUs have. Their results have the
-// layouts of LibTorch's own kernels (for the cells see ATen/native/cuda/RNN.cu).
+// GPU-only operations, composed of others. add_at_once: of the CPU's, as one operation of the GPU. add: of operations of
+// the GPU, as what they draw is a GPU's random numbers, or as they call one operation alone. Results have the layouts of
+// LibTorch's own kernels (for the cells see ATen/native/cuda/RNN.cu).
 #include <ATen/ATen.h>
 #include <ATen/OpMathType.h>
 #include <ATen/TensorIterator.h>

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 
 #include "kernels/inside_kernel.hpp"
@@ -78,8 +79,17 @@ at::Tensor nested(const at::Tensor& buffer, const at::Tensor& like) {
 }
 
 bool is_used_by_nobody_else(const at::Tensor& view) {
-  return view.use_count() == 1 && view.storage().use_count() == 1;
+  if (view.use_count() != 1 || view.storage().use_count() != 1) return false;
+  std::atomic_thread_fence(std::memory_order_acquire);  // whoever had it may be in another thread
+  return true;
 }
+
+// This thread's, made in InferenceMode or not; and whether the thread is past them, in destructors of what is older.
+thread_local bool views_are_over = false;
+thread_local struct ReusedViews {
+  ~ReusedViews() { views_are_over = true; }
+  std::array<std::vector<at::Tensor>, 2> by_mode;
+} reused_views;
 
 // Whatever the last call has done to the view, for example in another size.
 void make_view_of(const at::Tensor& tensor, const at::Tensor& view) {
@@ -131,8 +141,8 @@ at::Tensor host_view(const at::Tensor& tensor) {
 
 at::Tensor reused_view(const at::Tensor& tensor, std::size_t place) {
   constexpr std::size_t k_most = 256;
-  static thread_local std::array<std::vector<at::Tensor>, 2> views;  // made in InferenceMode or not
-  auto& made = views[c10::InferenceMode::is_enabled() ? 1 : 0];
+  if (views_are_over) return host_view_of_strided(tensor);
+  auto& made = reused_views.by_mode[c10::InferenceMode::is_enabled() ? 1 : 0];
   if (place >= std::min(made.size() + 1, k_most)) return host_view_of_strided(tensor);
   if (place == made.size()) return made.emplace_back(host_view_of_strided(tensor));
   at::Tensor& view = made[place];

@@ -13,7 +13,7 @@
 
 namespace simulate_gpus {
 
-/// Pending writes: CUDA tensors, or views of them, and their new values.
+/// What is to be written, and its new values: CUDA tensors if that happens at once, views of them (on_host) if later.
 using Writes = std::vector<std::pair<at::Tensor, at::Tensor>>;
 
 /// A CPU tensor over the memory of a CUDA tensor, with its sizes, strides and layout; of a sparse or
@@ -24,8 +24,9 @@ at::Tensor host_view(const at::Tensor& tensor);
 c10::Storage host_storage(const c10::Storage& storage);
 at::Tensor host_view(const at::Tensor& tensor, c10::Storage on_host, std::int64_t offset);
 
-/// The same view of a strided tensor, for the arguments of one call: the one that stood at this place in the
-/// thread's last call is used again, unless somebody still has it. Making one costs more than most operations of few values.
+/// The same view of a strided tensor, for the arguments of one call: the thread keeps those of its last calls by their
+/// places, and uses them again, unless somebody else still has them. Making one costs more than most operations of few
+/// values.
 at::Tensor reused_view(const at::Tensor& tensor, std::size_t place);
 
 /// Calls visit(part) for each strided tensor of which a CUDA tensor consists: itself, or the indices and

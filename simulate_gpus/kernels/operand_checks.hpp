@@ -12,10 +12,6 @@
 
 namespace simulate_gpus {
 
-/// Where the operands are, if all are dense, on one device and of a dtype that every kernel has; then none of
-/// these checks has anything to say. None else.
-std::optional<c10::Device> device_of_ordinary(const Values& arguments);
-
 /// Throws where the operands are on several devices, unless the kernel takes such.
 void check_operands(const c10::OperatorHandle& operation, const Values& arguments,
                     c10::Device device);
@@ -26,5 +22,9 @@ void check_library_operands(const c10::OperatorHandle& operation, const Values& 
 
 /// Throws where the kernel lacks the dtypes of the operands, if all are dense.
 void check_dtypes(const c10::OperatorHandle& operation, const Values& arguments);
+
+/// Where the operands are, if all are dense, on one device and of a dtype that every kernel has; then none of
+/// these checks has anything to say. None for other operands.
+std::optional<c10::Device> device_of_ordinary(const Values& arguments);
 
 }  // namespace simulate_gpus

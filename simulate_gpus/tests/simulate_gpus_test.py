@@ -363,6 +363,11 @@ class Launcher(unittest.TestCase):
         reset = "import ctypes; runtime = ctypes.CDLL('libcudart.so.13'); runtime.cudaFree(None); runtime.cudaDeviceReset()"
         self.assertIn("cuda:0", run("--summary", "1", sys.executable, "-c", reset).stderr)  # it was used
 
+    def test_makes_contexts_only_on_devices_that_are_used(self):
+        program = ("import torch; x = torch.randn(1, device='cuda:1') + 1; "
+                   "print([torch._C._cuda_hasPrimaryContext(device) for device in (0, 1)])")
+        self.assertEqual(run("2", sys.executable, "-c", program).stdout, "[False, True]\n")
+
     def test_has_no_device_where_there_is_none(self):
         ran = run("0", sys.executable, "-c", NO_DEVICE)
         codes = dict(line.split() for line in ran.stdout.splitlines())

@@ -48,9 +48,9 @@ namespace USE_GPU_EXPORT use_gpu {
 [[nodiscard]] std::map<std::string, at::Tensor> load_tensors(const std::filesystem::path& file,
                                                              c10::Device device = cpu());
 
-/// The same tensors on the CPU, over the files' own memory: nothing is read before it is used, and then only what is. Writing
-/// to one copies the pages that are written, and changes no file. Each keeps all files of the call open; one
-/// that is not aligned in its file is copied.
+/// The same tensors on the CPU, over the files' own memory: nothing is read before it is used, and then
+/// only what is. Writing to one copies the pages that are written, and changes no file. Each keeps all
+/// files of the call mapped; one that is not aligned in its file is copied.
 ///
 /// What that costs: neither values nor checksums are checked, and a file that another program cuts short
 /// later ends this program where it reads past the end. Replace such files, as save_tensors does.

@@ -15,8 +15,8 @@ namespace simulate_gpus {
 class InsideKernel {
  public:
   InsideKernel() {
-    // Where nobody listens the switch would only make LibTorch look for listeners anew. A thread's own may be drawn for some
-    // operations alone.
+    // Where nobody listens the switch would only make LibTorch look for listeners anew. A thread's own
+    // may listen to some operations alone, which are drawn.
     if (at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION) ||
         !at::get_record_function_tls_().sorted_tls_callbacks_.empty())
       not_profiled_.emplace();

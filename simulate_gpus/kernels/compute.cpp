@@ -262,14 +262,17 @@ void compute(const Operation& operation, torch::jit::Stack* stack) {
   add_generators(call, arguments, device);
   Values results = results_of(call, arguments, captured);
   Writes writes = to_device(arguments, call, results);
-  if (captured || has_tools()) tell_operation(stream, operation.schema().name());
-  if (settings().check) {
+  const bool is_watched = has_tools();
+  if (captured || is_watched) tell_operation(stream, operation.schema().name());
+  if (is_watched && settings().check) {
     check_accesses(stream, operation, arguments, results);
     if (waits && !captured) tell_inner_wait(stream);
   }
-  if (!apart) {
+  if (writes.empty() && !captured) {
+    // Done in place.
+  } else if (!apart) {
     write(writes);
-    forget_resized(arguments, call);
+    if (operation.writes_any) forget_resized(arguments, call);
   } else if (captured) {
     writes = on_host(std::move(writes));
     HostCall direct{&operation, host_arguments(operation, arguments, /*apart=*/false),
@@ -278,7 +281,7 @@ void compute(const Operation& operation, torch::jit::Stack* stack) {
     auto undo = [before = copies_of(writes)] { write(before); };
     write(writes);
     record(stream, std::move(replay), std::move(undo));
-  } else if (!writes.empty()) {
+  } else {
     submit(stream, [writes = on_host(std::move(writes))] { write(writes); });
   }
   give(std::move(results), stack);

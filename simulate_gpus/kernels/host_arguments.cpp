@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kernels/host_tensors.hpp"
+#include "kernels/reused_views.hpp"
 #include "runtime/interface.hpp"
 
 namespace simulate_gpus {
@@ -69,7 +70,7 @@ class Views {
       const auto begin = static_cast<std::int64_t>(copy->range.begin / tensor.itemsize());
       return host_view(tensor, copy->storage, tensor.storage_offset() - begin);
     }
-    at::Tensor view = shares_ ? sharing_view(tensor) : reused_view(tensor, place_++);
+    at::Tensor view = shares_ ? sharing_view(tensor) : reused_.next(tensor);
     return is_copied ? copied(view) : view;
   }
 
@@ -130,7 +131,7 @@ class Views {
       const auto found = others_.find(storage);
       if (found != others_.end()) return host_view(tensor, found->second, tensor.storage_offset());
     }
-    at::Tensor view = reused_view(tensor, place_++);
+    at::Tensor view = reused_.next(tensor);
     if (first_.size() < k_first) {
       first_.emplace_back(storage, view.storage());
     } else {
@@ -146,7 +147,7 @@ class Views {
   static constexpr std::size_t k_first = 8;
   c10::SmallVector<std::pair<const c10::StorageImpl*, c10::Storage>, k_first> first_;
   ska::flat_hash_map<const c10::StorageImpl*, c10::Storage> others_;
-  std::size_t place_ = 0;
+  ReusedViews reused_;
 };
 
 }  // namespace

@@ -12,9 +12,6 @@
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAStream.h>
 
-#include <algorithm>
-#include <array>
-#include <atomic>
 #include <cstring>
 
 #include "kernels/inside_kernel.hpp"
@@ -22,8 +19,6 @@
 
 namespace simulate_gpus {
 namespace {
-
-bool is_number(const at::Tensor& x) { return x.unsafeGetTensorImpl()->is_wrapped_number(); }
 
 at::Tensor host_view_of_strided(const at::Tensor& tensor) {
   return host_view(tensor, host_storage(tensor.storage()), tensor.storage_offset());
@@ -78,33 +73,6 @@ at::Tensor nested(const at::Tensor& buffer, const at::Tensor& like) {
       buffer, impl->get_nested_sizes(), impl->get_nested_strides(), impl->get_storage_offsets());
 }
 
-bool is_used_by_nobody_else(const at::Tensor& view) {
-  if (view.use_count() != 1 || view.storage().use_count() != 1) return false;
-  std::atomic_thread_fence(std::memory_order_acquire);  // whoever had it may be in another thread
-  return true;
-}
-
-// This thread's, made in InferenceMode or not; and whether the thread is past them, in destructors of what is older.
-thread_local bool views_are_over = false;
-thread_local struct ReusedViews {
-  ~ReusedViews() { views_are_over = true; }
-  std::array<std::vector<at::Tensor>, 2> by_mode;
-} reused_views;
-
-// Whatever the last call has done to the view, for example in another size.
-void make_view_of(const at::Tensor& tensor, const at::Tensor& view) {
-  c10::TensorImpl& impl = *view.unsafeGetTensorImpl();
-  c10::StorageImpl& memory = *view.storage().unsafeGetStorageImpl();
-  memory.set_data_ptr_noswap({host_address(tensor.storage().data()), c10::Device(c10::kCPU)});
-  memory.set_nbytes(tensor.storage().nbytes());
-  if (view.dtype() != tensor.dtype()) impl.set_storage_and_dtype(view.storage(), tensor.dtype());
-  if (view.sizes() != tensor.sizes() || view.strides() != tensor.strides() ||
-      view.storage_offset() != tensor.storage_offset())
-    impl.set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
-  view._set_conj(tensor.is_conj());
-  view._set_neg(tensor.is_neg());
-}
-
 }  // namespace
 
 c10::Storage host_storage(const c10::Storage& storage) {
@@ -121,7 +89,8 @@ at::Tensor host_view(const at::Tensor& tensor, c10::Storage on_host, std::int64_
   view.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(), offset);
   if (tensor.is_conj()) view._set_conj(true);
   if (tensor.is_neg()) view._set_neg(true);
-  if (is_number(tensor)) view.unsafeGetTensorImpl()->set_wrapped_number(true);
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number())
+    view.unsafeGetTensorImpl()->set_wrapped_number(true);
   return view;
 }
 
@@ -137,21 +106,6 @@ at::Tensor host_view(const at::Tensor& tensor) {
   }
   if (tensor.is_nested()) return nested(host_view_of_strided(buffer_of(tensor)), tensor);
   return host_view_of_strided(tensor);
-}
-
-at::Tensor reused_view(const at::Tensor& tensor, std::size_t place) {
-  constexpr std::size_t k_most = 256;
-  if (views_are_over) return host_view_of_strided(tensor);
-  auto& made = reused_views.by_mode[c10::InferenceMode::is_enabled() ? 1 : 0];
-  if (place >= std::min(made.size() + 1, k_most)) return host_view_of_strided(tensor);
-  if (place == made.size()) return made.emplace_back(host_view_of_strided(tensor));
-  at::Tensor& view = made[place];
-  if (is_used_by_nobody_else(view) && !is_number(view) && !is_number(tensor)) {
-    make_view_of(tensor, view);
-  } else {
-    view = host_view_of_strided(tensor);
-  }
-  return view;
 }
 
 void for_each_part(const at::Tensor& tensor, const std::function<void(const at::Tensor&)>& visit) {

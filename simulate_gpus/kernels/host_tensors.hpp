@@ -24,11 +24,6 @@ at::Tensor host_view(const at::Tensor& tensor);
 c10::Storage host_storage(const c10::Storage& storage);
 at::Tensor host_view(const at::Tensor& tensor, c10::Storage on_host, std::int64_t offset);
 
-/// The same view of a strided tensor, for the arguments of one call: the thread keeps those of its last calls by their
-/// places, and uses them again, unless somebody else still has them. Making one costs more than most operations of few
-/// values.
-at::Tensor reused_view(const at::Tensor& tensor, std::size_t place);
-
 /// Calls visit(part) for each strided tensor of which a CUDA tensor consists: itself, or the indices and
 /// values of a sparse one, or the buffer of a nested one.
 void for_each_part(const at::Tensor& tensor, const std::function<void(const at::Tensor&)>& visit);

@@ -34,6 +34,7 @@ Operation::Operation(const c10::OperatorHandle& operation, c10::DispatchKey key)
   const std::string& name = schema().name();
   for (std::size_t i = 0; i < schema().arguments().size(); ++i) {
     writes.push_back(writes_argument(schema(), i));
+    writes_any |= writes.back();
     if (schema().arguments()[i].name() == "generator") generators.push_back(i);
   }
   for (const c10::Argument& result : schema().returns())

@@ -36,7 +36,8 @@ struct Operation {
   c10::OperatorHandle handle;
   c10::OperatorHandle host;  // which has the kernel: as a rule the same
   c10::DispatchKey host_key;
-  std::vector<bool> writes;                          // each argument
+  std::vector<bool> writes;  // each argument
+  bool writes_any = false;
   std::vector<std::optional<std::size_t>> returned;  // by each result: an argument, which it writes
   std::vector<std::size_t> generators;               // the arguments that are
   bool is_index;

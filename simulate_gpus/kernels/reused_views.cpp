@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+#include "kernels/reused_views.hpp"
+
+#include <c10/core/InferenceMode.h>
+
+#include <array>
+#include <atomic>
+#include <vector>
+
+#include "kernels/host_tensors.hpp"
+#include "runtime/interface.hpp"
+
+namespace simulate_gpus {
+namespace {
+
+bool is_number(const at::Tensor& x) { return x.unsafeGetTensorImpl()->is_wrapped_number(); }
+
+bool is_used_by_nobody_else(const at::Tensor& view) {
+  if (view.use_count() != 1 || view.storage().use_count() != 1) return false;
+  std::atomic_thread_fence(std::memory_order_acquire);  // whoever had it may be in another thread
+  return true;
+}
+
+// This thread's, made in InferenceMode or not; and whether the thread is past them, in destructors of what is older.
+thread_local bool views_are_over = false;
+thread_local struct ViewsOfThread {
+  ~ViewsOfThread() { views_are_over = true; }
+  std::array<std::vector<at::Tensor>, 2> by_mode;
+} views_of_thread;
+
+// Whatever the last call has done to the view, for example in another size.
+void make_view_of(const at::Tensor& tensor, const at::Tensor& view) {
+  c10::TensorImpl& impl = *view.unsafeGetTensorImpl();
+  c10::StorageImpl& memory = *view.storage().unsafeGetStorageImpl();
+  memory.set_data_ptr_noswap({host_address(tensor.storage().data()), c10::Device(c10::kCPU)});
+  memory.set_nbytes(tensor.storage().nbytes());
+  if (view.dtype() != tensor.dtype()) impl.set_storage_and_dtype(view.storage(), tensor.dtype());
+  if (view.sizes() != tensor.sizes() || view.strides() != tensor.strides() ||
+      view.storage_offset() != tensor.storage_offset())
+    impl.set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+  view._set_conj(tensor.is_conj());
+  view._set_neg(tensor.is_neg());
+}
+
+}  // namespace
+
+ReusedViews::ReusedViews()
+    : kept_(views_are_over ? nullptr
+                           : &views_of_thread.by_mode[c10::InferenceMode::is_enabled() ? 1 : 0]) {}
+
+at::Tensor ReusedViews::next(const at::Tensor& tensor) {
+  constexpr std::size_t k_most = 256;
+  const std::size_t place = place_++;
+  if (kept_ == nullptr || place >= k_most) return host_view(tensor);
+  if (place >= kept_->size()) return kept_->emplace_back(host_view(tensor));
+  at::Tensor& view = (*kept_)[place];
+  if (is_used_by_nobody_else(view) && !is_number(view) && !is_number(tensor)) {
+    make_view_of(tensor, view);
+  } else {
+    view = host_view(tensor);
+  }
+  return view;
+}
+
+}  // namespace simulate_gpus

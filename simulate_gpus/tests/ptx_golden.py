@@ -1,4 +1,5 @@
-"""The PTX engine beside an H100: all recorded forms of instructions over edge values (card/ptx, card/h100/ptx.npz).
+"""The PTX engine beside an H100: all recorded forms of instructions over edge values, and random programs
+(card/ptx, card/h100/ptx.npz).
 
     ptx_golden.py RUNNER [--only REGULAR_EXPRESSION]
 
@@ -31,6 +32,9 @@ known = {
     r"(vadd_u32_(u32_u32|u32_s32|s32_u32)|vabsdiff_(u32_u32_s32|u32_s32_u32|s32_s32_s32)|vmin_u32_(u32_s32|s32_u32))_(min|max)":
         "the card's code for the second operation orders two numbers with their top bits set the wrong way round",
     r"vmad_u32_u32_u32_(shr7|shr15|sat|sat_shr7)": "the manual keeps the product's bits above 32; the card's code for it does not",
+    r"program_(45|101|114|136|154|159|237)":
+        "NVIDIA's assembler stores the low byte of a register that holds a float as the float itself, converted to a byte",
+    r"program_193": "NVIDIA's assembler takes what abs.s32 gives as below 2^31, which the smallest number's is not",
     r"wmma_.*_(f16|bf16)_f32": "the manual leaves order and precision of the sums open; the card cuts them below the largest",
 }
 

@@ -13,6 +13,8 @@ from fractions import Fraction
 
 import numpy as np
 
+import programs
+
 LANES = 512  # per case, unless it says otherwise: enough for most pairs of edge values
 KERNELS_PER_MODULE = 50
 DEFAULT_ISA = "7.8"  # the first with sm_90; later ones only where an instruction needs them
@@ -1278,6 +1280,11 @@ def control_flow():
     yield make("ret.of_some", body, "s32", "u32 u32")
 
 
+def random_programs():
+    for name, body, function in programs.programs():
+        yield make(name, body, "u32 u32 u32 u32", "u32 u32 u32 u32", form="random programs", module_text=function, lanes=256, minimum_sm=80)
+
+
 # ------------------------------------------------------------------------------------------------ matrices
 
 SMALL = {"f16": range(-4, 5), "bf16": range(-4, 5), "tf32": range(-4, 5), "f64": range(-9, 10), "f32": range(-50, 51),
@@ -1459,7 +1466,7 @@ FAMILIES = [
     integer_arithmetic, carry_chains, bit_operations, permutations_and_tables, comparisons, f32_arithmetic, f64_arithmetic,
     half_arithmetic, approximations, integer_conversions, conversions_between_floats_and_integers, conversions_between_floats,
     video_instructions, shuffles, votes_and_matches, warp_reductions, atomics, loads_and_stores, memory_spaces, asynchronous_copies,
-    moves, barriers, control_flow, matrix_products, matrix_loads_and_stores, wmma_forms,
+    moves, barriers, control_flow, random_programs, matrix_products, matrix_loads_and_stores, wmma_forms,
 ]
 
 # Forms that ptxas 13.0 refuses for every architecture up to sm_90: tried, and not legal PTX.

@@ -326,7 +326,7 @@ def write(folder, run, seconds):
     facts = {**run.about, "date": datetime.date.today().isoformat(), "seconds": round(seconds, 1),
              "refused": run.refused, "faults": run.faults, "problems": sorted(set(run.problems)),
              "cases": {name: describe(case) for name, case in sorted(run.all_cases.items()) if name in run.results}}
-    (folder / "ptx.json").write_text(json.dumps(facts, indent=1) + "\n")
+    (folder / "ptx.json").write_text(json.dumps(facts, separators=(",", ":")) + "\n")
 
 
 def main(make_driver=Driver):

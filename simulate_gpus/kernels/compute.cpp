@@ -246,7 +246,7 @@ void compute(const Operation& operation, torch::jit::Stack* stack) {
     // LibTorch looks at the values after its indices.
     check_operands(operation.handle, arguments, device);
   }
-  if (!ordinary) check_dtypes(operation.handle, arguments);
+  if (!ordinary) check_dtypes(operation, arguments);
   check_deterministic(operation.schema(), arguments);
 
   cudaStream_t stream = c10::cuda::getCurrentCUDAStream(device.index()).stream();

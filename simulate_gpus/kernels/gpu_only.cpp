@@ -9,7 +9,6 @@
 #include <ATen/native/UnaryOps.h>
 
 #include <array>
-#include <memory>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -17,7 +16,6 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/compute.hpp"
 #include "kernels/own_kernels.hpp"
 #include "kernels/registration.hpp"
 
@@ -182,24 +180,13 @@ void add_gpu_only(torch::Library& library) {
     library.impl(name, std::move(function));
     mark_as_computed(name);
   };
-  // Never destroyed: what is registered stays until the end of the process.
-  using torch::Library;
-  static auto& schemas = *new Library(Library::FRAGMENT, k_own_namespace, {}, __FILE__, __LINE__);
-  static auto& host =
-      *new Library(Library::IMPL, k_own_namespace, c10::DispatchKey::CPU, __FILE__, __LINE__);
-  const auto add_at_once = [&](const std::string& name, auto function) {
-    const auto operation =
-        c10::Dispatcher::singleton().findSchemaOrThrow(("aten::" + name).c_str(), "");
-    schemas.def(operation.schema().cloneWithName(std::string(k_own_namespace) + "::" + name, ""));
-    host.impl(name.c_str(), function);
-    add(name.c_str(), torch::CppFunction::makeFromBoxedFunctor(
-                          std::make_unique<ComputingKernel>(c10::DispatchKey::CPU)));
-  };
-  add_at_once("_thnn_fused_lstm_cell", TORCH_FN(lstm_cell));
-  add_at_once("_thnn_fused_lstm_cell_backward_impl", TORCH_FN(lstm_cell_backward));
-  add_at_once("_thnn_fused_gru_cell", TORCH_FN(gru_cell));
-  add_at_once("_thnn_fused_gru_cell_backward", TORCH_FN(gru_cell_backward));
-  add_at_once("_fused_rms_norm_backward", TORCH_FN(rms_norm_backward));
+  add_at_once(library, "_thnn_fused_lstm_cell", torch::CppFunction(TORCH_FN(lstm_cell)));
+  add_at_once(library, "_thnn_fused_lstm_cell_backward_impl",
+              torch::CppFunction(TORCH_FN(lstm_cell_backward)));
+  add_at_once(library, "_thnn_fused_gru_cell", torch::CppFunction(TORCH_FN(gru_cell)));
+  add_at_once(library, "_thnn_fused_gru_cell_backward",
+              torch::CppFunction(TORCH_FN(gru_cell_backward)));
+  add_at_once(library, "_fused_rms_norm_backward", torch::CppFunction(TORCH_FN(rms_norm_backward)));
   add("native_dropout", TORCH_FN(dropout));
   for (const char* name : {"mm.dtype", "mm.dtype_out", "addmm.dtype", "addmm.dtype_out",
                            "bmm.dtype", "bmm.dtype_out", "baddbmm.dtype", "baddbmm.dtype_out"})

@@ -154,12 +154,22 @@ void convolution_backward(const c10::OperatorHandle& operation, const Values& ar
   gradient(2, arguments[3].isNone() ? std::vector<std::int64_t>() : arguments[3].toIntVector());
 }
 
+void scaled_product(const c10::OperatorHandle& operation, const Values& arguments,
+                    torch::jit::Stack* stack) {
+  count_kernel(operation.schema().name());
+  const Tensor a = arguments[0].toTensor(), b = arguments[1].toTensor();
+  const auto place = *operation.schema().argumentIndexWithName("out_dtype");
+  const c10::IValue& dtype = arguments[static_cast<std::size_t>(place)];
+  const auto options = a.options().dtype(dtype.isNone() ? a.scalar_type() : dtype.toScalarType());
+  stack->emplace_back(zeros({a.size(0), b.size(1)}, options));
+}
+
 // Counts in place of the kernel, for operands that it takes.
 template <auto count>
 void counted(const c10::OperatorHandle& operation, c10::DispatchKeySet, torch::jit::Stack* stack) {
   if (rehearses()) return call_kept_kernel(operation, c10::DispatchKey::CPU, stack);
   const auto arguments = torch::jit::pop(*stack, operation.schema().arguments().size());
-  check_library_operands(operation, arguments);
+  check_library_operands(Operation::of(operation), arguments);
   const InsideKernel inside;
   count(operation, arguments, stack);
 }
@@ -209,6 +219,8 @@ void add_library_operations(torch::Library& library) {
   const auto operation = [&](const char* name) { return dispatcher.findSchemaOrThrow(name, ""); };
   count_instead<&convolution>(library, operation("aten::_convolution"));
   count_instead<&convolution_backward>(library, operation("aten::convolution_backward"));
+  for (const char* name : {"aten::_scaled_mm", "aten::_scaled_mm_v2"})
+    count_instead<&scaled_product>(library, operation(name));
 }
 
 }  // namespace simulate_gpus

@@ -74,6 +74,14 @@ bool are_dense(const Values& arguments) {
   return are_dense;
 }
 
+void ask(const Operation& operation, const Values& arguments) {
+  if (operation.is_bound_to_sizes) {
+    rehearse(operation.handle, arguments);
+  } else {
+    rehearse_once(operation.handle, arguments, form_of(arguments));
+  }
+}
+
 }  // namespace
 
 std::optional<c10::Device> device_of_ordinary(const Values& arguments) {
@@ -108,15 +116,15 @@ void check_operands(const c10::OperatorHandle& operation, const Values& argument
   }
 }
 
-void check_dtypes(const c10::OperatorHandle& operation, const Values& arguments) {
-  if (!are_dense(arguments) || !has_kept_kernel(operation)) return;
-  rehearse_once(operation, arguments, form_of(arguments));
+void check_dtypes(const Operation& operation, const Values& arguments) {
+  if (!are_dense(arguments) || !has_kept_kernel(operation.handle)) return;
+  ask(operation, arguments);
 }
 
-void check_library_operands(const c10::OperatorHandle& operation, const Values& arguments) {
+void check_library_operands(const Operation& operation, const Values& arguments) {
   if (device_of_ordinary(arguments)) return;
-  check_operands(operation, arguments, device_of(arguments));
-  rehearse_once(operation, arguments, form_of(arguments));
+  check_operands(operation.handle, arguments, device_of(arguments));
+  ask(operation, arguments);
 }
 
 }  // namespace simulate_gpus

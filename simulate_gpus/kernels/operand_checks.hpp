@@ -8,7 +8,7 @@
 
 #include <optional>
 
-#include "kernels/arguments.hpp"
+#include "kernels/operation.hpp"
 
 namespace simulate_gpus {
 
@@ -18,10 +18,10 @@ void check_operands(const c10::OperatorHandle& operation, const Values& argument
 
 /// The same for an operation that NVIDIA's libraries compute, and that a dry run does not: its
 /// dtypes and layouts are checked too.
-void check_library_operands(const c10::OperatorHandle& operation, const Values& arguments);
+void check_library_operands(const Operation& operation, const Values& arguments);
 
 /// Throws where the kernel lacks the dtypes of the operands, if all are dense.
-void check_dtypes(const c10::OperatorHandle& operation, const Values& arguments);
+void check_dtypes(const Operation& operation, const Values& arguments);
 
 /// Where the operands are, if all are dense, on one device and of a dtype that every kernel has; then none of
 /// these checks has anything to say. None for other operands.

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "kernels/operation.hpp"
 
+#include <algorithm>
+#include <array>
 #include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "kernels/cpu_gaps.hpp"
@@ -12,6 +15,11 @@
 namespace simulate_gpus {
 
 namespace {
+
+constexpr std::array<std::string_view, 7> k_bound_to_sizes = {
+    "_convert_weight_to_int4pack", "_int_mm",    "_scaled_grouped_mm",
+    "_scaled_grouped_mm_v2",       "_scaled_mm", "_scaled_mm_v2",
+    "_weight_int4pack_mm"};
 
 c10::OperatorHandle host_operation(const c10::OperatorHandle& operation) {
   const std::string& name = operation.schema().name();
@@ -29,6 +37,7 @@ Operation::Operation(const c10::OperatorHandle& operation, c10::DispatchKey key)
       is_index(is_index_operation(schema())),
       is_of_lists(schema().name().starts_with("aten::_foreach_")),
       is_rounded_once(rounds_once(schema())),
+      is_bound_to_sizes(std::ranges::count(k_bound_to_sizes, base_name(schema())) > 0),
       gap(find_gap(schema())),
       wait_(Wait::never) {
   const std::string& name = schema().name();

@@ -43,7 +43,8 @@ struct Operation {
   bool is_index;
   bool is_of_lists;
   bool is_rounded_once;
-  const CpuGap* gap;  // null where the CPU's kernel does what CUDA's does
+  bool is_bound_to_sizes;  // what CUDA's kernel takes depends on sizes and strides too
+  const CpuGap* gap;       // null where the CPU's kernel does what CUDA's does
 
  private:
   enum class Wait { never, always, without_size };

@@ -6,6 +6,7 @@
 #include <torch/library.h>
 
 #include <optional>
+#include <string>
 
 namespace simulate_gpus {
 
@@ -13,11 +14,18 @@ inline bool is_given(const std::optional<at::Tensor>& tensor) {
   return tensor && tensor->defined();
 }
 
+/// Makes an operation of aten ("add.out") of what computes it on the host from its arguments there, as one operation of the GPU.
+/// Nothing where this LibTorch has none of the name.
+void add_at_once(torch::Library& library, const std::string& name, torch::CppFunction function);
+
 /// copy_: transfers stay LibTorch's own; what a CUDA kernel would do within a device is computed.
 void add_copy(torch::Library& library);
 
 /// GPU-only operations that modules of torch::nn need: the fused cells of LSTM and GRU, dropout.
 void add_gpu_only(torch::Library& library);
+
+/// Products of float8 and of four bits, which a GPU scales.
+void add_scaled_products(torch::Library& library);
 
 /// What programs leave to cuDNN, in a dry run too.
 void add_without_cudnn(torch::Library& library);

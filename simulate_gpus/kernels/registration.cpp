@@ -180,6 +180,24 @@ void mark_as_computed(const std::string& operation) {
   }
 }
 
+void add_at_once(torch::Library& library, const std::string& name, torch::CppFunction function) {
+  // Never destroyed: what is registered stays until the end of the process.
+  using torch::Library;
+  static auto& schemas = *new Library(Library::FRAGMENT, k_own_namespace, {}, __FILE__, __LINE__);
+  static auto& host =
+      *new Library(Library::IMPL, k_own_namespace, c10::DispatchKey::CPU, __FILE__, __LINE__);
+  const std::size_t dot = name.find('.');
+  const std::string base = "::" + name.substr(0, dot);
+  const std::string overload = dot == std::string::npos ? "" : name.substr(dot + 1);
+  const auto operation = c10::Dispatcher::singleton().findSchema({"aten" + base, overload});
+  if (!operation) return;  // of a newer LibTorch
+  schemas.def(operation->schema().cloneWithName(k_own_namespace + base, overload));
+  host.impl(name.c_str(), std::move(function));
+  library.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunctor(
+                                 std::make_unique<ComputingKernel>(c10::DispatchKey::CPU)));
+  mark_as_computed(name);
+}
+
 }  // namespace simulate_gpus
 
 using namespace simulate_gpus;
@@ -199,6 +217,7 @@ void simulate_gpus_replace_kernels() {
     replace<c10::DispatchKey::CUDA, c10::DispatchKey::CPU>(library);
     add_copy(library);
     add_gpu_only(library);
+    add_scaled_products(library);
     add_batch_norm(library);
     add_attention(library);
     replace<c10::DispatchKey::NestedTensorCUDA, c10::DispatchKey::NestedTensorCPU>(

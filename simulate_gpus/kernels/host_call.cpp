@@ -109,6 +109,11 @@ bool is_statistic(const c10::Argument& argument) {
          name.starts_with("running_");
 }
 
+// What writes a number, or adds, needs the values.
+bool is_more_than_move(const c10::FunctionSchema& schema) {
+  return schema.argumentIndexWithName("value") || schema.argumentIndexWithName("reduce");
+}
+
 struct Wider {
   at::ScalarType narrow, wide;
   const std::set<std::string_view>* operations;
@@ -121,7 +126,12 @@ constexpr std::array k_wider = {Wider{at::kHalf, at::kFloat, &k_of_float16},
                                 Wider{at::kComplexHalf, at::kInt, &k_moving, true},
                                 Wider{at::kUInt16, at::kShort, &k_moving, true},
                                 Wider{at::kUInt32, at::kInt, &k_moving, true},
-                                Wider{at::kUInt64, at::kLong, &k_moving, true}};
+                                Wider{at::kUInt64, at::kLong, &k_moving, true},
+                                Wider{at::kFloat8_e4m3fn, at::kChar, &k_moving, true},
+                                Wider{at::kFloat8_e5m2, at::kChar, &k_moving, true},
+                                Wider{at::kFloat8_e4m3fnuz, at::kChar, &k_moving, true},
+                                Wider{at::kFloat8_e5m2fnuz, at::kChar, &k_moving, true},
+                                Wider{at::kFloat8_e8m0fnu, at::kChar, &k_moving, true}};
 
 // From and to the dtypes that a call's tensors have.
 class Widening {
@@ -146,6 +156,7 @@ class Widening {
     for (const Wider& each : k_wider) {
       if (!dtypes.contains(each.narrow)) continue;
       if (!(is_any && !each.is_view) && !each.operations->contains(base_name(schema))) continue;
+      if (each.is_view && is_more_than_move(schema)) continue;
       // A float32 result of float16 and float32 could be meant to be either; so could one of both 16-bit dtypes.
       is_certain_ &= each.is_view || !dtypes.contains(each.wide);
       is_certain_ &= !dtypes.contains(at::kHalf) || !dtypes.contains(at::kBFloat16);

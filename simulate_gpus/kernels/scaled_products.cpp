@@ -65,23 +65,25 @@ void check_result(at::ScalarType a, at::ScalarType b, at::ScalarType result, boo
               "preference.descriptor(), 1, &heuristicResult, &returnedResult)`");
 }
 
-// A scale for each element of a matrix, of one for all, for rows, for columns or for blocks.
-Tensor spread(const Tensor& scale, std::int64_t rows, std::int64_t columns) {
-  if (scale.numel() == 1) return scale.reshape({1, 1});
-  return scale.repeat_interleave(rows / scale.size(0), 0)
-      .repeat_interleave(columns / scale.size(1), 1);
+// Scales of blocks of 128, one for each of `length` elements; one for each, or for all, as it is.
+Tensor spread(const Tensor& scale, std::int64_t dim, std::int64_t length) {
+  if (scale.size(dim) == length || scale.size(dim) == 1) return scale;
+  return scale.repeat_interleave(128, dim).narrow(dim, 0, length);
 }
 
-bool is_of_blocks(const Tensor& scale) {
-  return scale.dim() == 2 && scale.size(0) > 1 && scale.size(1) > 1;
+Tensor scaled(const Tensor& matrix, const Tensor& scale) {
+  if (scale.numel() == 1) return matrix * scale.reshape({});
+  return matrix * spread(spread(scale, 0, matrix.size(0)), 1, matrix.size(1));
 }
 
 Tensor scaled_sum(const Tensor& a, const Tensor& b, const Tensor& scale_a, const Tensor& scale_b) {
   const Tensor left = a.to(at::kFloat), right = b.to(at::kFloat);
-  if (!is_of_blocks(scale_a) && !is_of_blocks(scale_b))
-    return at::mm(left, right) * scale_a * scale_b;
-  return at::mm(left * spread(scale_a, left.size(0), left.size(1)),
-                right * spread(scale_b, right.size(0), right.size(1)));
+  const bool has_blocks =
+      (scale_a.numel() > 1 && scale_a.size(1) > 1) ||
+      (scale_b.numel() > 1 && (scale_b.size(0) > 1 || scale_b.size(1) < b.size(1)));
+  if (has_blocks) return at::mm(scaled(left, scale_a), scaled(right, scale_b));
+  const Tensor sum = at::mm(left, right);
+  return scaled(scaled(sum, scale_a), scale_b);
 }
 
 // A GPU gives the largest number of a float8 for all that are larger.
@@ -108,7 +110,8 @@ void scaled_product(const c10::OperatorHandle& operation, torch::jit::Stack* sta
   const at::ScalarType dtype =
       call.out_dtype().value_or(out.defined() ? out.scalar_type() : a.scalar_type());
   check_result(a.scalar_type(), b.scalar_type(), dtype, scale_a.numel() > 1 || scale_b.numel() > 1);
-  Tensor sum = scaled_sum(a, b, scale_a, scale_b);
+  Tensor sum = a.size(1) == 0 ? at::zeros({a.size(0), b.size(1)})  // whatever the scales are
+                              : scaled_sum(a, b, scale_a, scale_b);
   if (bias.defined()) sum = sum + bias.to(at::kFloat);
   Tensor result = rounded(sum, dtype);
   stack->emplace_back(out.defined() ? out.resize_(result.sizes()).copy_(result)

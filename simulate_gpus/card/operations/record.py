@@ -8,7 +8,7 @@ OUT is gzip of JSON lines (several members, appended every 5 s, so an interrupte
 import argparse, gzip, json, lzma, os, re, select, shutil, signal, subprocess, sys, tempfile, threading, time, zlib
 
 DTYPES = ("float32 float16 bfloat16 float64 complex64 complex128 complex32 int64 int32 int16 int8 uint8 bool "
-          "uint16 uint32 uint64").split()
+          "uint16 uint32 uint64 float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu").split()
 LAYOUTS = "coo csr csc bsr bsc".split()
 BIG = 100_000        # elements of a tensor of a sample; larger samples are left out
 GENERATED = 200      # samples looked at

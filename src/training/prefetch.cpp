@@ -7,9 +7,25 @@
 #include <use_gpu/allow_transfers.hpp>
 #include <use_gpu/device.hpp>
 
+#include <algorithm>
+#include <cstddef>
+
+#include "core/copies/flat_buffers.hpp"
 #include "core/device_check.hpp"
 
 namespace use_gpu::detail {
+namespace {
+
+// By this thread alone: copy_ waits for a thread of each processor, on a busy machine for milliseconds.
+at::Tensor pinned_copy(const at::Tensor& x) {
+  auto copy = at::empty_like(x, x.options().pinned_memory(true));
+  if (!is_dense_and_resolved(x) || x.requires_grad()) return copy.copy_(x);
+  std::copy_n(static_cast<const std::byte*>(x.const_data_ptr()), x.nbytes(),
+              static_cast<std::byte*>(copy.mutable_data_ptr()));
+  return copy;
+}
+
+}  // namespace
 
 // New tensors, each with an event in the stream that its memory belongs to, after its copy.
 struct Sender::Sent : std::vector<std::pair<at::Tensor, EventPointer>> {};
@@ -33,7 +49,7 @@ at::Tensor Sender::send(const at::Tensor& x) {
     return is_there ? x.clone() : to_device(x, device_);
   const AllowTransfers certain;
   // Pinned tensors too: their owner may write to them while the copy is under way.
-  const auto source = x.is_cpu() ? at::empty_like(x, x.options().pinned_memory(true)).copy_(x) : x;
+  const auto source = x.is_cpu() ? pinned_copy(x) : x;
   // What is there already is written in the current stream: before this copy, and again after it.
   const auto current = c10::impl::VirtualGuardImpl(device_.type()).getStream(device_);
   const c10::StreamGuard in_stream(is_there ? current : *stream_);

@@ -109,7 +109,7 @@ bool is_statistic(const c10::Argument& argument) {
          name.starts_with("running_");
 }
 
-// What writes a number, or adds, needs the values.
+// What writes a number, or adds, needs values; those of an integer are its bits, with a sign or without.
 bool is_more_than_move(const c10::FunctionSchema& schema) {
   return schema.argumentIndexWithName("value") || schema.argumentIndexWithName("reduce");
 }
@@ -156,7 +156,8 @@ class Widening {
     for (const Wider& each : k_wider) {
       if (!dtypes.contains(each.narrow)) continue;
       if (!(is_any && !each.is_view) && !each.operations->contains(base_name(schema))) continue;
-      if (each.is_view && is_more_than_move(schema)) continue;
+      const bool is_integer = at::isIntegralType(each.narrow, /*includeBool=*/false);
+      if (each.is_view && !is_integer && is_more_than_move(schema)) continue;
       // A float32 result of float16 and float32 could be meant to be either; so could one of both 16-bit dtypes.
       is_certain_ &= each.is_view || !dtypes.contains(each.wide);
       is_certain_ &= !dtypes.contains(at::kHalf) || !dtypes.contains(at::kBFloat16);

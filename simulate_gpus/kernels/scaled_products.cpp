@@ -4,6 +4,7 @@
 // (rehearsal.hpp); a sum is float32's, as on a GPU, and rounded once.
 #include <ATen/ATen.h>
 
+#include <array>
 #include <optional>
 #include <string>
 #include <utility>
@@ -54,11 +55,11 @@ class Call {
 };
 
 // cuBLAS has no product with such a result.
-void check_result(at::ScalarType a, at::ScalarType b, at::ScalarType result, bool has_rows) {
+void check_result(at::ScalarType a, at::ScalarType b, at::ScalarType result, bool has_many_scales) {
   const bool is_wide = result == at::kFloat || result == at::kHalf || result == at::kBFloat16;
   const bool is_narrow =
       result == at::kFloat8_e4m3fn || (result == at::kFloat8_e5m2 && (a == result || b == result));
-  if (is_wide || (is_narrow && !has_rows)) return;
+  if (is_wide || (is_narrow && !has_many_scales)) return;
   TORCH_CHECK(false, "CUDA error: CUBLAS_STATUS_", is_narrow ? "INVALID_VALUE" : "NOT_SUPPORTED",
               " when calling `cublasLtMatmulAlgoGetHeuristic( ltHandle, computeDesc.descriptor(), "
               "Adesc.descriptor(), Bdesc.descriptor(), Cdesc.descriptor(), Ddesc.descriptor(), "
@@ -133,6 +134,7 @@ void scaled_groups(const c10::OperatorHandle& operation, torch::jit::Stack* stac
   const Tensor a = call.tensor("self"), b = call.tensor("mat2"), ends = call.tensor("offs");
   const Tensor scale_a = call.scale("scale_a"), scale_b = call.scale("scale_b");
   const bool is_a_whole = a.dim() == 2, is_b_whole = b.dim() == 2;
+  const bool sums_parts = is_a_whole && is_b_whole;
   const std::int64_t groups = ends.defined() ? ends.size(0) : a.size(0);
   const std::int64_t rows = a.size(-2), columns = b.size(-1);
   const auto options = a.options().dtype(call.out_dtype().value_or(at::kBFloat16));
@@ -147,10 +149,8 @@ void scaled_groups(const c10::OperatorHandle& operation, torch::jit::Stack* stac
     // Of what is summed in parts, each group has scales of its own for all rows.
     const auto scales = [&](const Tensor& scale, bool is_whole, std::int64_t length) {
       if (!is_whole) return scale[group];
-      return is_a_whole && is_b_whole ? scale.slice(0, group * length, (group + 1) * length)
-                                      : part(scale, 0);
+      return sums_parts ? scale.slice(0, group * length, (group + 1) * length) : part(scale, 0);
     };
-    const bool sums_parts = is_a_whole && is_b_whole;
     const Tensor left = !is_a_whole ? a[group] : part(a, sums_parts ? 1 : 0);
     const Tensor right = !is_b_whole ? b[group] : part(b, sums_parts ? 0 : 1);
     const Tensor sum = scaled_sum(left, right, scales(scale_a, is_a_whole, rows).reshape({-1, 1}),
@@ -168,8 +168,8 @@ std::vector<std::int64_t> sizes_by_rows(std::int64_t n, std::int64_t k, std::int
   return {
       n / k_rows_of_tile, k_rows_of_tile, k / (tiles * k_columns_of_tile), tiles / 2, 2, 2, 4, 2};
 }
-const std::vector<std::int64_t> k_to_lanes = {0, 2, 1, 6, 3, 7, 4, 5};
-const std::vector<std::int64_t> k_to_rows = {0, 2, 1, 4, 6, 7, 3, 5};
+constexpr std::array<std::int64_t, 8> k_to_lanes = {0, 2, 1, 6, 3, 7, 4, 5};
+constexpr std::array<std::int64_t, 8> k_to_rows = {0, 2, 1, 4, 6, 7, 3, 5};
 
 Tensor shifts() { return at::arange(0, 32, 4, at::kLong); }
 

@@ -4,7 +4,7 @@
 Usage: compare.py CARD[,CARD2...] SIM[,...] [--full] [--only REGEX of OPERATION] [--dtypes A,B] [--groups abcdef] [--lines N]
                   [--exact] [--known FILE]
 Recordings are .json.gz, or .json.xz. With --known only differences of groups a to e are printed that no line of that file covers:
-"GROUPS KINDS OPERATION...: reason", the operations as shell patterns; the exit status is 1 if there is one.
+"GROUPS KINDS OPERATION...: reason", the operations as shell patterns, or OPERATION/DTYPE for some dtypes alone; the exit status is 1 if there is one.
 A line is an operation with one difference: dtypes, the number of samples in brackets, an example. In each group, the most
 severe first, 15 lines unless --full. --exact also names float32 results that are less exact by a few roundings.
 """
@@ -166,11 +166,15 @@ def known_differences(path):
     return [(groups, "fwd out inp bwd err x pair" if kinds == "all" else kinds.split(","), patterns) for groups, kinds, *patterns in words]
 
 
+def covers(pattern, op, dtypes):
+    name, _, dtype = pattern.partition("/")
+    return fnmatch.fnmatchcase(op, name) and all(fnmatch.fnmatchcase(found, dtype or "*") for found in dtypes)
+
 def print_unknown(lines, known):
     """-> how many there are, as an exit status"""
     unknown = 0
     for (group, kind, op, _), line in sorted(lines.items()):
-        if group in "abcde" and not any(group in groups and kind in kinds and any(fnmatch.fnmatchcase(op, pattern) for pattern in patterns)
+        if group in "abcde" and not any(group in groups and kind in kinds and any(covers(pattern, op, line["dtypes"]) for pattern in patterns)
                                         for groups, kinds, patterns in known):
             print(f"{GROUPS[group]}, {KINDS[kind]}: {op} {' '.join(line['dtypes'])}\n    {line['what']}\n    e.g. {line['example'][:110]}")
             unknown += 1

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/convolutions.hpp"
 #include "kernels/operation.hpp"
 #include "kernels/transforms.hpp"
 
@@ -264,6 +265,20 @@ Result inverse_of_singular(const Values& arguments) {
                             arguments[1].toBool());
 }
 
+// The gradients of input and weight, or the output.
+void lay_out_convolution(const Operation&, const Values& arguments, Values& results) {
+  const bool is_backward = results.size() == 3;
+  const at::MemoryFormat layout = layout_of_convolution(arguments, is_backward);
+  for (std::size_t r = 0; r < (is_backward ? 2 : 1); ++r) {
+    const at::Tensor& x = results[r].toTensor();
+    if (!x.defined()) continue;
+    const at::TensorOptions options = x.options().memory_format(layout);
+    const bool is_laid_out =
+        at::empty(x.sizes(), options.device(at::kMeta)).strides() == x.strides();
+    if (!is_laid_out) results[r] = at::empty(x.sizes(), options).copy_(x);
+  }
+}
+
 void make_contiguous(const Operation& operation, const Values&, Values& results) {
   if (operation.schema().overload_name().empty()) results[2] = results[2].toTensor().contiguous();
 }
@@ -302,6 +317,7 @@ std::optional<Values> computed(const Operation& operation, const Values& argumen
 }
 
 constexpr CpuGap k_gaps[] = {
+    {.name = "_convolution", .adapt_results = lay_out_convolution},
     {.name = "_fft_*", .adapt_arguments = check_fft_operand, .adapt_results = lay_out},
     {.name = "_linalg_svd", .adapt_arguments = svd_by_any_driver, .adapt_results = make_contiguous},
     {.name = "_log_softmax", .adapt_arguments = softmax_to_float},
@@ -321,6 +337,7 @@ constexpr CpuGap k_gaps[] = {
     {.name = "add_", .compute = computed<sum_of_sparse>},
     {.name = "cholesky_inverse", .compute = computed<inverse_of_singular>},
     {.name = "clamp_", .adapt_arguments = clamp_in_own_dtype},
+    {.name = "convolution_backward", .adapt_results = lay_out_convolution},
     {.name = "eye", .compute = computed<identity>},
     {.name = "histc", .compute = computed<histogram_of_integers>},
     {.name = "linalg_lstsq", .adapt_arguments = least_squares_by_gels},

@@ -20,6 +20,7 @@
 
 #include "kernels/arguments.hpp"
 #include "kernels/compute.hpp"
+#include "kernels/convolutions.hpp"
 #include "kernels/inside_kernel.hpp"
 #include "kernels/library_shapes.hpp"
 #include "kernels/operand_checks.hpp"
@@ -138,20 +139,24 @@ void convolution(const c10::OperatorHandle& operation, const Values& arguments,
           ? at::native::conv_input_size(input.sizes(), weight.sizes(), padding, numbers(7), stride,
                                         dilation, groups)
           : at::native::conv_output_size(input.sizes(), weight.sizes(), padding, stride, dilation);
-  stack->emplace_back(zeros(sizes, input.options()));
+  const auto layout = layout_of_convolution(arguments, /*is_backward=*/false);
+  stack->emplace_back(zeros(sizes, input.options().memory_format(layout)));
 }
 
 void convolution_backward(const c10::OperatorHandle& operation, const Values& arguments,
                           torch::jit::Stack* stack) {
   const Tensor grad = arguments[0].toTensor();
   const auto wanted = arguments.back().toBoolList();
-  const auto gradient = [&](std::size_t index, at::IntArrayRef sizes) {
+  const auto layout = layout_of_convolution(arguments, /*is_backward=*/true);
+  const auto gradient = [&](std::size_t index, at::IntArrayRef sizes, at::MemoryFormat format) {
     if (wanted[index]) count_kernel(operation.schema().name());
-    stack->emplace_back(wanted[index] ? zeros(sizes, grad.options()) : Tensor());
+    stack->emplace_back(wanted[index] ? zeros(sizes, grad.options().memory_format(format))
+                                      : Tensor());
   };
-  gradient(0, arguments[1].toTensor().sizes());
-  gradient(1, arguments[2].toTensor().sizes());
-  gradient(2, arguments[3].isNone() ? std::vector<std::int64_t>() : arguments[3].toIntVector());
+  gradient(0, arguments[1].toTensor().sizes(), layout);
+  gradient(1, arguments[2].toTensor().sizes(), layout);
+  gradient(2, arguments[3].isNone() ? std::vector<std::int64_t>() : arguments[3].toIntVector(),
+           at::MemoryFormat::Contiguous);
 }
 
 void scaled_product(const c10::OperatorHandle& operation, const Values& arguments,

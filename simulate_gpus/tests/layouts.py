@@ -10,6 +10,7 @@ import sys
 import warnings
 
 import torch
+from torch._subclasses import FakeTensorMode
 from torch.testing._internal.common_methods_invocations import op_db
 
 from sampling import leave, moved, sampled
@@ -82,6 +83,37 @@ def check_attention():
     check("the gradient of attention", y.grad.cpu().allclose(x.grad, rtol=1e-4, atol=1e-5), True)
 
 
+def check_convolutions():
+    """As PyTorch's own FakeTensorMode says that a GPU lays them out, without computing."""
+    aten = torch.ops.aten
+    formats = {2: torch.channels_last, 3: torch.channels_last_3d}
+    shapes = ((4, 6, 1), (4, 4, 4), (1, 3, 1))  # channels in, out, groups
+    for rank, dtype, of_input, of_weight, is_transposed, (before, after, groups), width in itertools.product(
+            (1, 2, 3), (torch.float16, torch.float32, torch.float64), (False, True), (False, True), (False, True), shapes,
+            (1, 3)):
+        if rank == 1 and (of_input or of_weight):
+            continue
+
+        def made(sizes, is_last):
+            x = torch.randn(sizes).to("cuda", dtype)
+            return x.to(memory_format=formats[rank]) if is_last else x
+
+        x = made((2, before, 5, 6, 7)[:rank + 2], of_input)
+        weight = made([*((before, after // groups) if is_transposed else (after, before // groups)), *[width] * rank], of_weight)
+        numbers = [1] * rank, [1] * rank, [1] * rank, is_transposed, [0] * rank, groups
+        grad = made(aten.convolution(x, weight, None, *numbers).shape, of_input)
+
+        def strides(x, weight, grad):
+            output = aten.convolution(x, weight, None, *numbers)
+            gradients = aten.convolution_backward(grad, x, weight, None, *numbers, [True, True, False])
+            return [part.stride() for part in (output, *gradients[:2])]
+
+        with FakeTensorMode() as mode:
+            expected = strides(*(mode.from_tensor(part) for part in (x, weight, grad)))
+        what = f"convolution of {dtype}, {tuple(x.shape)} {x.stride()}, {tuple(weight.shape)} {weight.stride()}, {is_transposed}"
+        check(what, strides(x, weight, grad), expected)
+
+
 def check_sparse_tensors():
     x = torch.eye(4)
     with torch.sparse.check_sparse_tensor_invariants():
@@ -106,7 +138,7 @@ def check_factories():
 
 
 def main():
-    for direct in (check_outputs, check_attention, check_sparse_tensors, check_factories):
+    for direct in (check_outputs, check_attention, check_convolutions, check_sparse_tensors, check_factories):
         direct()
     operations = sampled(op_db, 2)
     counts, wrong = collections.Counter(), {}

@@ -39,13 +39,15 @@ struct HostCall {
   const Operation* operation;
   Values arguments;
   std::vector<std::pair<std::size_t, std::function<at::Generator()>>> generators = {};
-  bool is_of_wider_dtype = false;
+  Dtypes wanted = {};                // of the results, where the CPU lacks a dtype of theirs
+  std::optional<Values> known = {};  // the results, where there is nothing to compute
 
   [[nodiscard]] Values operator()() const {
-    if (generators.empty()) return call_on_host(*operation, arguments, is_of_wider_dtype);
+    if (known) return *known;
+    if (generators.empty()) return call_on_host(*operation, arguments, wanted);
     Values with_generators = arguments;
     for (const auto& [index, make] : generators) with_generators[index] = make();
-    return call_on_host(*operation, with_generators, is_of_wider_dtype);
+    return call_on_host(*operation, with_generators, wanted);
   }
 };
 
@@ -113,27 +115,52 @@ std::optional<Values> results_of_plain_numbers(HostCall call) {
   }
 }
 
+// The rehearsed results where they have no elements, nor has what is written: then there is nothing to compute.
+std::optional<Values> empty_results(const HostCall& call, const Values& rehearsed) {
+  bool are_empty = !rehearsed.empty();
+  for (std::size_t i = 0; i < call.arguments.size(); ++i) {
+    if (!call.operation->writes[i]) continue;
+    for_each_tensor(call.arguments[i], [&](const at::Tensor& x) { are_empty &= x.numel() == 0; });
+  }
+  Values results;
+  for (std::size_t r = 0; r < rehearsed.size(); ++r) {
+    const auto argument = call.operation->returned[r];
+    const auto made = [&](const at::Tensor& x) {
+      are_empty &= x.defined() && x.layout() == at::kStrided && x.numel() == 0;
+      if (!are_empty) return x;
+      if (argument) are_empty &= call.arguments[*argument].toTensor().sizes() == x.sizes();
+      return at::empty_strided(x.sizes(), x.strides(), x.options().device(at::kCPU));
+    };
+    results.push_back(with_tensors(rehearsed[r], made));
+  }
+  return are_empty ? std::optional(std::move(results)) : std::nullopt;
+}
+
 // A capture needs results for their shapes alone: the values of an index may be there only once the
 // graph is launched. What the CPU refuses else a GPU may refuse too, with another text.
 // What it computes in a wider dtype is what a GPU's kernel takes for certain, and what the failed call has not begun.
 Values results_of(HostCall& call, const Values& arguments, bool captured) {
   std::exception_ptr refusal;
+  Rehearsed rehearsed;
   try {
     return call();
   } catch (const c10::Error& error) {
     if (captured) {
       if (auto results = results_of_plain_numbers(call)) return *std::move(results);
     }
-    const Rehearsal rehearsal = rehearse(call.operation->handle, arguments);
+    rehearsed = rehearse(call.operation->handle, arguments);
     const std::string_view text = error.what_without_backtrace();
     const bool is_list_in_place =
         call.operation->is_of_lists && call.operation->schema().name().ends_with('_');
-    if (rehearsal != Rehearsal::complete || is_list_in_place ||
+    if (rehearsed.how != Rehearsal::complete || is_list_in_place ||
         text.find("not implemented for '") == text.npos)
       throw;
     refusal = std::current_exception();
   }
-  call.is_of_wider_dtype = true;
+  call.known = empty_results(call, rehearsed.results);
+  if (call.known) return *call.known;
+  for (const c10::IValue& result : rehearsed.results)
+    for_each_tensor(result, [&](const at::Tensor& x) { call.wanted.push_back(x.scalar_type()); });
   try {
     return call();
   } catch (const c10::Error&) {  // of a dtype that the program does not know
@@ -276,7 +303,7 @@ void compute(const Operation& operation, torch::jit::Stack* stack) {
   } else if (captured) {
     writes = on_host(std::move(writes));
     HostCall direct{&operation, host_arguments(operation, arguments, /*apart=*/false),
-                    std::move(call.generators), call.is_of_wider_dtype};
+                    std::move(call.generators), call.wanted, std::move(call.known)};
     auto replay = replay_of(std::move(direct), results);
     auto undo = [before = copies_of(writes)] { write(before); };
     write(writes);

@@ -229,6 +229,12 @@ Result unpooled_integers(const Values& arguments) {
   return moved.view(wide.scalar_type()).to(x.scalar_type());
 }
 
+// CUDA's kernel asks for the dtype only where there is something to sum.
+Result log_of_one(const Values& arguments) {
+  const at::Tensor& x = arguments[0].toTensor();
+  return x.dim() == 0 ? Result(x.clone()) : std::nullopt;
+}
+
 // rows, columns if they are given, and what they are written to
 Result identity(const Values& arguments) {
   if (!arguments.back().isTensor()) return std::nullopt;
@@ -342,6 +348,7 @@ constexpr CpuGap k_gaps[] = {
     {.name = "histc", .compute = computed<histogram_of_integers>},
     {.name = "linalg_lstsq", .adapt_arguments = least_squares_by_gels},
     {.name = "linspace", .compute = computed<integers_between>},
+    {.name = "_logcumsumexp", .compute = computed<log_of_one>},
     {.name = "max_unpool*", .compute = computed<unpooled_integers>},
     {.name = "mul", .adapt_arguments = put_number_last},
     {.name = "nansum", .compute = computed<sum_of_numbers>},

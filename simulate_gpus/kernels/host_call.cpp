@@ -109,6 +109,17 @@ bool is_statistic(const c10::Argument& argument) {
          name.starts_with("running_");
 }
 
+// Operations that do not ask how large a number is: those of 64 bits may as well have a sign.
+const std::set<std::string_view> k_of_bits = {"count_nonzero",
+                                              "isin",
+                                              "reflection_pad1d",
+                                              "reflection_pad2d",
+                                              "reflection_pad3d",
+                                              "replication_pad1d",
+                                              "replication_pad2d",
+                                              "replication_pad3d",
+                                              "trace"};
+
 // What writes a number, or adds, needs values; those of an integer are its bits, with a sign or without.
 bool is_more_than_move(const c10::FunctionSchema& schema) {
   return schema.argumentIndexWithName("value") || schema.argumentIndexWithName("reduce");
@@ -116,13 +127,21 @@ bool is_more_than_move(const c10::FunctionSchema& schema) {
 
 struct Wider {
   at::ScalarType narrow, wide;
-  const std::set<std::string_view>* operations;
+  const std::set<std::string_view>* operations;  // null: where no operation is known
   bool is_view = false;
 };
 constexpr std::array k_wider = {Wider{at::kHalf, at::kFloat, &k_of_float16},
                                 Wider{at::kBFloat16, at::kFloat, &k_of_float16},
                                 Wider{at::kComplexHalf, at::kComplexFloat, &k_of_complex32},
                                 Wider{at::kBool, at::kByte, &k_of_bool},
+                                Wider{at::kUInt16, at::kInt, nullptr},
+                                Wider{at::kUInt32, at::kLong, nullptr},
+                                Wider{at::kUInt64, at::kLong, nullptr},
+                                Wider{at::kFloat8_e4m3fn, at::kFloat, nullptr},
+                                Wider{at::kFloat8_e5m2, at::kFloat, nullptr},
+                                Wider{at::kFloat8_e4m3fnuz, at::kFloat, nullptr},
+                                Wider{at::kFloat8_e5m2fnuz, at::kFloat, nullptr},
+                                Wider{at::kFloat8_e8m0fnu, at::kFloat, nullptr},
                                 Wider{at::kComplexHalf, at::kInt, &k_moving, true},
                                 Wider{at::kUInt16, at::kShort, &k_moving, true},
                                 Wider{at::kUInt32, at::kInt, &k_moving, true},
@@ -136,12 +155,13 @@ constexpr std::array k_wider = {Wider{at::kHalf, at::kFloat, &k_of_float16},
 // From and to the dtypes that a call's tensors have.
 class Widening {
  public:
-  // Of the operations in the sets, or of any.
+  // Of the operations in the sets; or of any, whose results' dtypes are known.
   Widening(const c10::FunctionSchema& schema, const Values& arguments, bool is_any) {
     std::set<at::ScalarType> dtypes;
     bool has_complex_number = false;
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       const c10::IValue& argument = arguments[i];
+      if (is_any && schema.arguments()[i].is_out()) continue;  // written in its own dtype
       if (schema.arguments()[i].name() == "dtype" && argument.isInt())
         dtypes.insert(argument.toScalarType());
       has_complex_number |= argument.isComplexDouble();
@@ -155,12 +175,15 @@ class Widening {
     if (has_complex_number && dtypes.contains(at::kHalf)) dtypes.insert(at::kComplexHalf);
     for (const Wider& each : k_wider) {
       if (!dtypes.contains(each.narrow)) continue;
-      if (!(is_any && !each.is_view) && !each.operations->contains(base_name(schema))) continue;
+      const std::string_view name = base_name(schema);
+      const bool is_known = each.operations != nullptr && each.operations->contains(name);
+      if (!is_known && (!is_any || each.is_view)) continue;
+      if (each.narrow == at::kUInt64 && !each.is_view && !k_of_bits.contains(name)) continue;
       const bool is_integer = at::isIntegralType(each.narrow, /*includeBool=*/false);
       if (each.is_view && !is_integer && is_more_than_move(schema)) continue;
       // A float32 result of float16 and float32 could be meant to be either; so could one of both 16-bit dtypes.
-      is_certain_ &= each.is_view || !dtypes.contains(each.wide);
-      is_certain_ &= !dtypes.contains(at::kHalf) || !dtypes.contains(at::kBFloat16);
+      is_certain_ &= is_any || each.is_view || !dtypes.contains(each.wide);
+      is_certain_ &= is_any || !dtypes.contains(at::kHalf) || !dtypes.contains(at::kBFloat16);
       used_.push_back(each);
       if (each.is_view) continue;
       // Complex numbers have real parts, and transforms of real numbers are complex.
@@ -228,14 +251,22 @@ Values call_kernel(const Operation& operation, Values stack) {
   return stack;
 }
 
-Values call_widened(const Operation& operation, const Values& arguments, const Widening& widening) {
-  const c10::FunctionSchema& schema = operation.schema();
+// The arguments in the wider dtypes.
+Values widened(const c10::FunctionSchema& schema, const Values& arguments,
+               const Widening& widening) {
   Values wide;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const auto widened = [&](const at::Tensor& x) { return widening.widened(x); };
+    const auto widen = [&](const at::Tensor& x) { return widening.widened(x); };
     wide.push_back(schema.arguments()[i].name() == "dtype" ? widening.widened_dtype(arguments[i])
-                                                           : with_tensors(arguments[i], widened));
+                                                           : with_tensors(arguments[i], widen));
   }
+  return wide;
+}
+
+// The results in the dtypes that are wanted, or else in the narrower ones.
+Values call_widened(const Operation& operation, const Values& arguments, const Widening& widening,
+                    const Dtypes& wanted = {}) {
+  const Values wide = widened(operation.schema(), arguments, widening);
   Values results = call_kernel(operation, wide);
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (!operation.writes[i]) continue;
@@ -243,31 +274,37 @@ Values call_widened(const Operation& operation, const Values& arguments, const W
                   [&](const at::Tensor& original, const at::Tensor& written) {
                     if (original.is_same(written)) return;
                     resize_like(original, written);
-                    original.copy_(widening.narrowed(written));
+                    original.copy_(wanted.empty() ? widening.narrowed(written) : written);
                   });
   }
-  const std::size_t narrow = has_statistics(base_name(schema)) ? 1 : results.size();
+  const bool has_others = has_statistics(base_name(operation.schema()));
+  std::size_t next = 0;
+  const auto narrowed = [&](const at::Tensor& x) {
+    if (wanted.empty()) return widening.narrowed(x);
+    const at::ScalarType dtype = wanted[next++];
+    return x.defined() ? x.to(dtype) : x;
+  };
   for (std::size_t r = 0; r < results.size(); ++r) {
-    const auto argument = operation.returned[r];
-    if (!argument && r >= narrow) continue;
-    results[r] =
-        argument ? arguments[*argument] : with_tensors(results[r], [&](const at::Tensor& result) {
-          return widening.narrowed(result);
-        });
+    if (const auto argument = operation.returned[r]) {
+      results[r] = arguments[*argument];
+      for_each_tensor(results[r], [&](const at::Tensor&) { ++next; });
+    } else if (r == 0 || !has_others || !wanted.empty()) {
+      results[r] = with_tensors(results[r], narrowed);
+    }
   }
   return results;
 }
 
 // In a wider dtype where CUDA's kernel rounds once, where the caller wants it, or where the CPU has no other.
 Values call_in_some_dtype(const Operation& operation, const Values& arguments,
-                          bool in_wider_dtype) {
+                          const Dtypes& wanted) {
   if (operation.is_rounded_once) {
     if (const auto widening = Widening::of_rounded_once(operation.schema(), arguments))
       return call_widened(operation, arguments, *widening);
   }
-  if (in_wider_dtype) {
+  if (!wanted.empty()) {
     const Widening widening(operation.schema(), arguments, /*is_any=*/true);
-    if (widening.is_possible()) return call_widened(operation, arguments, widening);
+    if (widening.is_possible()) return call_widened(operation, arguments, widening, wanted);
   }
   try {
     return call_kernel(operation, arguments);
@@ -284,16 +321,16 @@ bool rounds_once(const c10::FunctionSchema& schema) {
   return k_rounded_once.contains(base_name(schema));
 }
 
-Values call_on_host(const Operation& operation, const Values& arguments, bool in_wider_dtype) {
+Values call_on_host(const Operation& operation, const Values& arguments, const Dtypes& wanted) {
   const CpuGap* const gap = operation.gap;
   if (gap != nullptr && gap->compute != nullptr) {
     if (auto results = gap->compute(operation, arguments)) return *std::move(results);
   }
   if (gap == nullptr || (gap->adapt_arguments == nullptr && gap->adapt_results == nullptr))
-    return call_in_some_dtype(operation, arguments, in_wider_dtype);
+    return call_in_some_dtype(operation, arguments, wanted);
   Values adapted = arguments;
   if (gap->adapt_arguments != nullptr) gap->adapt_arguments(adapted);
-  Values results = call_in_some_dtype(operation, adapted, in_wider_dtype);
+  Values results = call_in_some_dtype(operation, adapted, wanted);
   if (gap->adapt_results != nullptr) gap->adapt_results(operation, arguments, results);
   return results;
 }

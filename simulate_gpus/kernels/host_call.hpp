@@ -5,10 +5,14 @@
 
 namespace simulate_gpus {
 
+/// Of the tensors in the results, in their order.
+using Dtypes = std::vector<at::ScalarType>;
+
 /// Calls the CPU's kernel, and closes the gaps to CUDA's: where it lacks a dtype, it computes in a
 /// wider one (float16 in float32), and rounds what it returns and writes. It does so for the few
-/// operations that are known; for any other `in_wider_dtype`, after a first call that failed.
-Values call_on_host(const Operation& operation, const Values& arguments, bool in_wider_dtype);
+/// operations that are known; for any other after a first call that failed, if `wanted` says which dtypes the results
+/// have on a GPU.
+Values call_on_host(const Operation& operation, const Values& arguments, const Dtypes& wanted = {});
 
 /// Whether CUDA's kernel computes in float32 and rounds once, and the CPU's in 16 bits.
 bool rounds_once(const c10::FunctionSchema& schema);

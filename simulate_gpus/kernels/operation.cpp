@@ -16,10 +16,10 @@ namespace simulate_gpus {
 
 namespace {
 
-constexpr std::array<std::string_view, 7> k_bound_to_sizes = {
+constexpr std::array<std::string_view, 8> k_bound_to_sizes = {
     "_convert_weight_to_int4pack", "_int_mm",    "_scaled_grouped_mm",
     "_scaled_grouped_mm_v2",       "_scaled_mm", "_scaled_mm_v2",
-    "_weight_int4pack_mm"};
+    "_weight_int4pack_mm",         "isin"};
 
 c10::OperatorHandle host_operation(const c10::OperatorHandle& operation) {
   const std::string& name = operation.schema().name();

@@ -68,7 +68,8 @@ const std::set<std::string> k_kept_nested = words(
 const std::vector<c10::OperatorName> k_whole = {
     {"aten::_convolution", ""},   {"aten::convolution_backward", ""},
     {"aten::conj_physical_", ""}, {"aten::ldexp", "Tensor"},
-    {"aten::ldexp", "out"},       {"aten::ldexp_", ""}};
+    {"aten::ldexp", "out"},       {"aten::ldexp_", ""},
+    {"aten::mode", "values"}};
 
 bool are_lists_on_one_device(c10::ArrayRef<c10::IValue> arguments) {
   std::optional<c10::Device> first;

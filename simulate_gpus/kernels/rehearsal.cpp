@@ -164,8 +164,8 @@ void call_kept_kernel(const c10::OperatorHandle& operation, c10::DispatchKey hos
   found->second.callBoxed(operation, c10::DispatchKeySet(host_key), stack);
 }
 
-Rehearsal rehearse(const c10::OperatorHandle& operation, const Values& arguments) {
-  if (!can_rehearse(operation, arguments)) return Rehearsal::none;
+Rehearsed rehearse(const c10::OperatorHandle& operation, const Values& arguments) {
+  if (!can_rehearse(operation, arguments)) return {};
   const InsideKernel inside;
   Silence silence;
   const c10::WarningUtils::WarningHandlerGuard silent(&silence);
@@ -181,13 +181,13 @@ Rehearsal rehearse(const c10::OperatorHandle& operation, const Values& arguments
   } catch (const c10::Error& error) {
     const bool has_come_to_work = end_rehearsal();
     if (!has_come_to_work && !is_of_library(error.what_without_backtrace())) throw;
-    return Rehearsal::cut_short;
+    return {Rehearsal::cut_short};
   } catch (...) {  // what its way out threw, or Thrust
     if (!end_rehearsal()) throw;
-    return Rehearsal::cut_short;
+    return {Rehearsal::cut_short};
   }
   end_rehearsal();
-  return Rehearsal::complete;
+  return {Rehearsal::complete, std::move(stack)};
 }
 
 void rehearse_once(const c10::OperatorHandle& operation, const Values& arguments,
@@ -197,7 +197,7 @@ void rehearse_once(const c10::OperatorHandle& operation, const Values& arguments
     const std::scoped_lock lock(accepted().mutex);
     if (accepted().forms.contains(key)) return;
   }
-  if (rehearse(operation, arguments) == Rehearsal::none) return;
+  if (rehearse(operation, arguments).how == Rehearsal::none) return;
   const std::scoped_lock lock(accepted().mutex);
   accepted().forms.insert(key);
 }

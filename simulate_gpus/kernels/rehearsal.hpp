@@ -31,8 +31,13 @@ void call_kept_kernel(const c10::OperatorHandle& operation, c10::DispatchKey hos
 /// one of NVIDIA's libraries, and could not go on.
 enum class Rehearsal { none, cut_short, complete };
 
+struct Rehearsed {
+  Rehearsal how = Rehearsal::none;
+  Values results = {};  // of a complete one, without values
+};
+
 /// Throws what LibTorch's own kernel refuses. To be called where something is out of the ordinary.
-Rehearsal rehearse(const c10::OperatorHandle& operation, const Values& arguments);
+Rehearsed rehearse(const c10::OperatorHandle& operation, const Values& arguments);
 
 /// The same, unless the kernel is known to take arguments of this form, a number of the caller's.
 void rehearse_once(const c10::OperatorHandle& operation, const Values& arguments,

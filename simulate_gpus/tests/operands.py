@@ -64,6 +64,9 @@ REFUSED = {
                             "targets"),
     "dropout of integers": (lambda: torch.nn.functional.dropout(INDEX.to(FIRST)), "\"fused_dropout\" not implemented for 'Long'"),
     "eigenvalues of float16": (lambda: torch.linalg.eigvals(torch.ones(2, 2, device=FIRST, dtype=torch.half)), "Half"),
+    "sparse float16": (lambda: torch.eye(2, device=FIRST, dtype=torch.half).to_sparse_csr().angle(), "\"angle_cuda\" not implemented for 'Half'"),
+    "sparse uint16": (lambda: torch.sparse_csr_tensor(
+        INDEX.to(FIRST), INDEX[:1].to(FIRST), torch.ones(1, dtype=torch.uint16, device=FIRST), (1, 1)) * 2, "\"mul_cuda\" not implemented for 'UInt16'"),
     "lists in one another": (lambda: torch._foreach_add([floats(2)], [floats(2, SECOND)]), two_devices(FIRST, SECOND)),
     "expanded: add_": (lambda: expanded().add_(1), EXPANDED),
     "expanded: copy_": (lambda: expanded().copy_(floats(3)), EXPANDED),
@@ -111,6 +114,13 @@ TAKEN = {
     "the identity in uint16": (lambda: torch.eye(2, dtype=torch.uint16, device=FIRST), [[1, 0], [0, 1]]),
     "integers, unpooled": (lambda: torch.nn.functional.max_unpool1d(torch.tensor([[7, -9]], device=FIRST), torch.tensor([[1, 2]], device=FIRST), 2),
                            [[0, 7, -9, 0]]),
+    "a median of float8": (lambda: floats(2)[1].to(torch.float8_e4m3fn).median().float(), 1),
+    "a trace of uint32": (lambda: torch.tensor([[2**32 - 1, 0], [0, 3]], dtype=torch.uint32, device=FIRST).trace(), 2**32 + 2),
+    "uint64, counted": (lambda: torch.tensor([2**63, 0], dtype=torch.uint64, device=FIRST).count_nonzero(), 1),
+    "uint64 that is not there, padded": (lambda: torch.nn.functional.pad(torch.zeros(0, 1, 1, dtype=torch.uint64, device=FIRST), (1, 0), "replicate"), []),
+    "integers that are not there, normalized": (lambda: torch.nn.functional.layer_norm(INDEX.to(FIRST)[:0].view(0, 2), (2,)), []),
+    "the log of a sum of one integer": (lambda: INDEX.to(FIRST)[1].logcumsumexp(0), 1),
+    "a mode, written": (lambda: torch.mode(floats(3), out=(floats(1), INDEX.to(FIRST)))[0], 0),
     "a median of bools": (lambda: torch.tensor([True, False, True], device=FIRST).median(), True),
     "complex32, masked": (lambda: torch.masked.sum(torch.tensor([1 + 2j, 3], dtype=torch.complex32, device=FIRST)).to(torch.complex64), 4 + 2j),
     "distances in float16": (lambda: torch.nn.functional.pdist(torch.zeros(1, 2, dtype=torch.half, device=FIRST)), []),
@@ -165,6 +175,16 @@ class Values(unittest.TestCase):
         self.assertEqual(x.tolist(), [1, 1, 1])
         graph.replay()
         self.assertEqual(x.tolist(), [7, 7, 7])
+
+    def test_replays_what_the_cpu_lacks(self):
+        x, none = torch.full((2, 2), 3, dtype=torch.uint16, device=FIRST), torch.zeros(0, 2, dtype=torch.int64, device=FIRST)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            nothing = torch.nn.functional.layer_norm(none, (2,))
+            y = x.trace()
+        x.fill_(4)
+        graph.replay()
+        self.assertEqual((nothing.tolist(), y.item()), ([], 8))
 
     def test_replays_an_index(self):
         x, index, graph = torch.arange(3.0, device=FIRST), torch.tensor([2, 0], device=FIRST), torch.cuda.CUDAGraph()

@@ -82,6 +82,7 @@ def compare_outputs(found, kind, op, dtype, card, here, example, only_metadata):
     if len(card["o"]) != len(here["o"]):
         found.add("b", kind, op, dtype, 100, f"card {len(card['o'])} tensors, here {len(here['o'])}", "number of tensors", example)
         return
+    real = dtype  # of the tensors; what sums up the rest of a list has that of the one before
     for n, (x, y) in enumerate(zip(card["o"], here["o"])):
         where = f"#{n} " if len(card["o"]) > 1 else ""
         if x is None or y is None:
@@ -98,7 +99,7 @@ def compare_outputs(found, kind, op, dtype, card, here, example, only_metadata):
             found.add("B" if minor else "b", kind, op, dtype, severity, f"{where}{what}{at}: card {x[i]}, here {y[i]}", f"{where}{what}", example)
         if only_metadata or not same_shape or len(x) != len(y) or len(x) < 5:
             continue
-        real = x[2] if isinstance(x[2], str) else dtype
+        real = x[2] if isinstance(x[2], str) else real
         pairs = []
         if isinstance(x[4], dict):
             pairs = [(f"{where}{k} ", x[4][k][2:], y[4][k][2:], x[4][k][1]) for k in x[4] if k in y[4]]
@@ -169,6 +170,7 @@ def known_differences(path):
 def covers(pattern, op, dtypes):
     name, _, dtype = pattern.partition("/")
     return fnmatch.fnmatchcase(op, name) and all(fnmatch.fnmatchcase(found, dtype or "*") for found in dtypes)
+
 
 def print_unknown(lines, known):
     """-> how many there are, as an exit status"""
@@ -262,6 +264,8 @@ def main():
         if some:
             u = list(dict.fromkeys(some))
             print(f"{name}: {len(some)}: {', '.join(u[:10])}{' ...' if len(u) > 10 else ''}")
+    differ = {(op, dtype) for (group, _, op, _), line in found.lines.items() if group in "abcd" for dtype in line["dtypes"]}
+    print(f"{len(differ)} pairs differ in values, sizes or strides, or are refused by one of the two alone")
     if options.known:
         sys.exit(print_unknown(found.lines, known_differences(options.known)))
     by = collections.defaultdict(list)

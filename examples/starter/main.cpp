@@ -12,12 +12,12 @@ int main() {
   try {
     std::cout << use_gpu::show(X + Y) << '\n';
   } catch (const c10::Error& error) {
-    std::cout << "X + Y: " << error.what_without_backtrace() << '\n';
+    std::cout << "LibTorch: " << error.what_without_backtrace() << '\n';
   }
   try {
     std::cout << use_gpu::show(use_gpu::checked_add(X, Y)) << '\n';
   } catch (const use_gpu::DeviceMismatch& error) {
-    std::cout << "X + Y: " << error.what() << '\n';
+    std::cout << "use_gpu: " << error.what() << '\n';
   }
   std::cout << ledger;
 }

@@ -6,9 +6,9 @@
 #include <ATen/NestedTensorImpl.h>
 #include <ATen/SparseCsrTensorImpl.h>
 #include <ATen/SparseCsrTensorUtils.h>
-#include <ATen/cuda/CUDAContextLight.h>
 #include <ATen/native/SparseTensorUtils.h>
 #include <c10/core/CPUAllocator.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAStream.h>
 
@@ -146,7 +146,7 @@ at::Tensor make_device_tensor(const at::Tensor& host, Writes& writes) {
   }
   TORCH_CHECK_NOT_IMPLEMENTED(!host.is_quantized(), "Simulated GPUs have no quantized tensors");
   const at::Tensor made(at::detail::empty_strided_generic(
-      host.sizes(), host.strides(), at::cuda::getCUDADeviceAllocator(),
+      host.sizes(), host.strides(), c10::cuda::CUDACachingAllocator::get(),
       c10::DispatchKeySet(c10::DispatchKey::CUDA), host.scalar_type()));
   if (host.is_conj()) made._set_conj(true);
   if (host.is_neg()) made._set_neg(true);

@@ -5,9 +5,7 @@
 #include <ATen/native/ConvUtils.h>
 
 #include <cstddef>
-#include <cstdint>
 #include <optional>
-#include <vector>
 
 namespace simulate_gpus {
 namespace {
@@ -34,14 +32,14 @@ at::MemoryFormat layout_of_convolution(const Values& arguments, bool is_backward
   const auto numbers = [&](std::size_t i) { return arguments[first + i].toDimVector(); };
   const auto stride = numbers(3), padding = numbers(4), dilation = numbers(5), added = numbers(7);
   std::optional<at::Tensor> bias_tensor;
-  std::optional<std::vector<c10::SymInt>> bias_sizes;
+  std::optional<at::DimVector> bias_sizes;
   if (bias.isTensor() && bias.toTensor().defined()) bias_tensor = outline(bias.toTensor());
-  if (bias.isIntList()) bias_sizes.emplace({c10::SymInt(weight.size(0))});
+  if (bias.isIntList()) bias_sizes = bias.toDimVector();
   const auto symbols = [](const at::DimVector& of) { return c10::fromIntArrayRefSlow(of); };
   const auto backend = at::native::select_conv_backend(
       input, weight, bias_tensor, symbols(stride), symbols(padding), symbols(dilation),
       arguments[first + 6].toBool(), symbols(added), arguments[first + 8].toInt(),
-      bias_sizes ? at::OptionalSymIntArrayRef(*bias_sizes) : std::nullopt);
+      bias_sizes ? at::OptionalSymIntArrayRef(symbols(*bias_sizes)) : std::nullopt);
   return at::native::_determine_backend_memory_format(input, weight, backend);
 }
 

@@ -8,7 +8,7 @@
 namespace simulate_gpus {
 
 /// The layout of what _convolution and convolution_backward return on a GPU, but for the bias's gradient: the one in
-/// which LibTorch calls cuDNN or its own kernels. Only the shapes and dtypes of the arguments are looked at.
+/// which LibTorch calls cuDNN or its own kernels. Of tensors only sizes, strides and dtypes are looked at.
 at::MemoryFormat layout_of_convolution(const Values& arguments, bool is_backward);
 
 }  // namespace simulate_gpus

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <use_gpu/network.hpp>
 
+#include <ATen/DeviceAccelerator.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -10,6 +11,7 @@
 #include <use_gpu/default_device.hpp>
 #include <use_gpu/errors.hpp>
 #include <use_gpu/log.hpp>
+#include <use_gpu/memory.hpp>
 #include <use_gpu/parameters.hpp>
 
 #include "networks.hpp"
@@ -317,6 +319,21 @@ struct OverridesToImpl : torch::nn::Module {
   bool goes_elsewhere = false;
   bool leaves_gradient = false;
 };
+
+TEST(Place, NeedsMemoryForBothCopiesAndLittleMore) {
+  USE_GPU_TEST_NEEDS(1);
+  torch::nn::Sequential net;
+  for (int i = 0; i < 64; ++i) net->push_back(torch::nn::Linear(512, 512));
+  place(net, gpu());
+  at::accelerator::emptyCache();
+  at::accelerator::resetPeakStats(0);
+  const auto before = memory_report(gpu()).allocated_bytes;
+  place(net, gpu(), torch::kDouble);
+  const auto copy = 2 * before, peak = memory_report(gpu()).peak_allocated_bytes;
+  EXPECT_GE(peak, before + copy);
+  EXPECT_LE(peak, before + copy + (32 << 20));
+  EXPECT_LE(memory_report(gpu()).allocated_bytes, copy + (1 << 20));
+}
 
 TEST(Place, CallsToOfModulesThatOverrideIt) {
   OverridesToImpl net;

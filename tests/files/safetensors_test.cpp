@@ -107,6 +107,9 @@ TEST(ParseSafetensors, RefusesWhatIsNoSuchFile) {
   expect_refused(std::string(8, '\0'), "not a JSON object");
   expect_refused(file_of("{}").substr(0, 9), "cut off");
   expect_refused(std::string(8, '\xff'), "no safetensors file");
+  const std::uint64_t longest = 100'000'000, longer = longest + 1;
+  expect_refused(std::string(reinterpret_cast<const char*>(&longest), 8), "cut off");
+  expect_refused(std::string(reinterpret_cast<const char*>(&longer), 8), "no safetensors file");
   expect_refused(std::string("PK\3\4 a file of torch::save"), "no safetensors file");
 }
 

@@ -260,6 +260,15 @@ TEST(MapTensors, ChecksTheHeaderAlone) {
   EXPECT_THROW((void)map_tensors(folder / "none.safetensors"), FileError);
 }
 
+TEST(MapTensorsDeathTest, EndsTheProgramThatReadsPastTheEndOfAShortenedFile) {
+  const ScratchFolder folder;
+  const auto file = folder / "x.safetensors";
+  save_tensors({{"x", torch::ones({100'000})}}, file);
+  const auto x = map_tensors(file).at("x");
+  std::filesystem::resize_file(file, 4096);
+  EXPECT_DEATH((void)x[99'999].item<float>(), "");  // SIGBUS, but under a sanitizer
+}
+
 TEST(SaveTensors, RefusesWhatCannotBeWrittenAndLeavesNoFile) {
   const ScratchFolder folder;
   const auto text = [&](const Tensors& tensors) {
@@ -269,6 +278,8 @@ TEST(SaveTensors, RefusesWhatCannotBeWrittenAndLeavesNoFile) {
   EXPECT_TRUE(has(text({{"x", torch::ones({2}).to_sparse()}}), "x is not dense"));
   EXPECT_TRUE(has(text({{"x", torch::ones({2}, c10::Device("meta"))}}), "x is without values"));
   EXPECT_TRUE(has(text({{"x", torch::ones({2}, torch::kComplexDouble)}}), "x is complex128"));
+  const auto quantized = torch::quantize_per_tensor(torch::ones({2}), 1, 0, torch::kQInt8);
+  EXPECT_TRUE(has(text({{"x", quantized}}), "x is quantized"));
   EXPECT_TRUE(has(text({{"__metadata__", torch::ones({2})}}), "__metadata__"));
   EXPECT_TRUE(has(text({{"\xff", torch::ones({2})}}), "the name \"\\xff\" is not UTF-8"));
   const auto file_text = [&](const char* name) {

@@ -14,6 +14,8 @@
 #include <use_gpu/tensor.hpp>
 #include <use_gpu/transfers.hpp>
 
+#include <errno.h>  // program_invocation_short_name
+
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
@@ -81,6 +83,10 @@ IDIOM reads_as(World& w) {
   HERE(w.x[0][0].item<Number>());
 }
 
+// What a compiler inlines is in its caller.
+[[gnu::always_inline]] inline void copies_inlined(World& w) { HERE(w.x.cpu()); }
+IDIOM calls_what_is_inlined(World& w) { copies_inlined(w); }
+
 struct Reader {
   IDIOM operator()(World& w) const { HERE(w.x.sum().item<float>()); }
   AS_IT_IS static void all(World& w) { HERE(w.x.to(torch::kCPU)); }
@@ -115,6 +121,12 @@ struct PrintingImpl : torch::nn::Module {
 TORCH_MODULE(Printing);
 
 }  // namespace idioms
+
+// The linker keeps its name in a program without a symbol table too (CMakeLists.txt).
+extern "C" [[gnu::noinline, gnu::used]] void exported_copy(idioms::World& w) {
+  using idioms::line, idioms::done;
+  HERE(w.x.cpu());
+}
 
 namespace {
 
@@ -174,6 +186,7 @@ TEST(CallSites, NameTheFunctionAndTheLineOfEachIdiom) {
                                                        ENTRY(repeats),
                                                        ENTRY(reads_as<float>),
                                                        ENTRY(reads_as<double>),
+                                                       ENTRY(calls_what_is_inlined),
                                                        ENTRY(Reader::all)};
   for (const auto& [name, idiom] : all) {
     World world;
@@ -193,6 +206,21 @@ TEST(CallSites, AreOfTheProgramsOwnFunctions) {
   expect_site("idioms::reads_an_item", [&] {
     use_gpu::parallel_on({w.device}, [&](c10::Device, int) { idioms::reads_an_item(w); });
   });
+}
+
+// Of this program without a symbol table only what is exported is named.
+TEST(CallSites, NameExportedFunctionsOfAStrippedProgram) {
+  USE_GPU_TEST_NEEDS(1);
+  World w;
+  const std::string stripped = "call_sites_stripped_test";
+  const bool is_stripped = stripped == program_invocation_short_name;
+  const auto exported = sites_of([&] { exported_copy(w); });
+  const auto other = sites_of([&] { idioms::copies_to_the_host(w); });
+  ASSERT_EQ(exported.size() + other.size(), 2U);
+  EXPECT_TRUE(exported[0].where.starts_with("exported_copy")) << exported[0].where;
+  EXPECT_TRUE(other[0].where.starts_with(is_stripped ? stripped + " + 0x"
+                                                     : "idioms::copies_to_the_host(...) "))
+      << other[0].where;
 }
 
 TEST(CallSites, NameWhatOnlyTheFileKnows) {

@@ -14,7 +14,4 @@ using Dtypes = std::vector<at::ScalarType>;
 /// have on a GPU.
 Values call_on_host(const Operation& operation, const Values& arguments, const Dtypes& wanted = {});
 
-/// Whether CUDA's kernel computes in float32 and rounds once, and the CPU's in 16 bits.
-bool rounds_once(const c10::FunctionSchema& schema);
-
 }  // namespace simulate_gpus

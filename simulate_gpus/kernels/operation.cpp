@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "kernels/cpu_gaps.hpp"
-#include "kernels/host_call.hpp"
+#include "kernels/wider_dtypes.hpp"
 
 namespace simulate_gpus {
 
@@ -36,7 +36,7 @@ Operation::Operation(const c10::OperatorHandle& operation, c10::DispatchKey key)
       host_key(key),
       is_index(is_index_operation(schema())),
       is_of_lists(schema().name().starts_with("aten::_foreach_")),
-      is_rounded_once(rounds_once(schema())),
+      is_in_float32(is_computed_in_float32(schema())),
       is_bound_to_sizes(std::ranges::count(k_bound_to_sizes, base_name(schema())) > 0),
       gap(find_gap(schema())),
       wait_(Wait::never) {

@@ -42,7 +42,7 @@ struct Operation {
   std::vector<std::size_t> generators;               // the arguments that are
   bool is_index;
   bool is_of_lists;
-  bool is_rounded_once;
+  bool is_in_float32;      // some of its calls in 16 bits are computed so
   bool is_bound_to_sizes;  // what CUDA's kernel takes depends on sizes and strides too
   const CpuGap* gap;       // null where the CPU's kernel does what CUDA's does
 

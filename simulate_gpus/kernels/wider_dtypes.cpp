@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: MIT
+#include "kernels/wider_dtypes.hpp"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <algorithm>
+#include <array>
+
+namespace simulate_gpus {
+namespace {
+
+// Operations that CUDA has for a dtype that the CPU lacks, where no rehearsal tells: of sparse tensors, of NVIDIA's libraries, and
+// random ones in a capture.
+const std::set<std::string_view> k_of_float16 = {"_fft_c2c",
+                                                 "_fft_c2r",
+                                                 "_fft_r2c",
+                                                 "add",
+                                                 "addmm",
+                                                 "addmv",
+                                                 "mm",
+                                                 "sparse_sampled_addmm",
+                                                 "_standard_gamma",
+                                                 "_standard_gamma_grad",
+                                                 "binomial",
+                                                 "rrelu_with_noise",
+                                                 "rrelu_with_noise_backward"};
+const std::set<std::string_view> k_of_complex32 = {"_fft_c2c",
+                                                   "_fft_c2r",
+                                                   "acos",
+                                                   "acosh",
+                                                   "angle",
+                                                   "asin",
+                                                   "asinh",
+                                                   "atan",
+                                                   "atanh",
+                                                   "cos",
+                                                   "cosh",
+                                                   "div",
+                                                   "equal",
+                                                   "exp",
+                                                   "lerp",
+                                                   "log",
+                                                   "logaddexp",
+                                                   "nansum",
+                                                   "pow",
+                                                   "prod",
+                                                   "rsqrt",
+                                                   "sigmoid",
+                                                   "sigmoid_backward",
+                                                   "sin",
+                                                   "sinh",
+                                                   "sqrt",
+                                                   "sum",
+                                                   "tan",
+                                                   "tanh",
+                                                   "tanh_backward",
+                                                   "trace"};
+const std::set<std::string_view> k_of_bool = {"abs", "trace"};
+
+// Operations that only move values: of any dtype of the same size.
+const std::set<std::string_view> k_moving = {"flip", "gather", "index_select", "scatter"};
+
+// Operations whose CUDA kernels compute in float32 and round once, and the CPU's in 16 bits.
+const std::set<std::string_view> k_rounded_once = {"_adaptive_avg_pool3d",
+                                                   "_adaptive_avg_pool3d_backward",
+                                                   "_batch_norm_with_update",
+                                                   "_embedding_bag_dense_backward",
+                                                   "_log_softmax",
+                                                   "_native_batch_norm_legit",
+                                                   "_native_batch_norm_legit_no_training",
+                                                   "batch_norm_backward",
+                                                   "digamma",
+                                                   "embedding_dense_backward",
+                                                   "grid_sampler_2d",
+                                                   "grid_sampler_2d_backward",
+                                                   "grid_sampler_3d",
+                                                   "grid_sampler_3d_backward",
+                                                   "logit_backward",
+                                                   "native_batch_norm",
+                                                   "native_batch_norm_backward",
+                                                   "native_layer_norm",
+                                                   "native_layer_norm_backward",
+                                                   "nll_loss_forward",
+                                                   "polygamma",
+                                                   "prod",
+                                                   "rsqrt",
+                                                   "special_i0e",
+                                                   "special_xlog1py",
+                                                   "upsample_trilinear3d",
+                                                   "upsample_trilinear3d_backward",
+                                                   "xlogy"};
+
+// Products, which the CPU computes slowly in 16 bits where it has no instructions for them.
+const std::set<std::string_view> k_products = {"_addmm_activation",
+                                               "_convolution",
+                                               "addbmm",
+                                               "addmm",
+                                               "baddbmm",
+                                               "bmm",
+                                               "convolution",
+                                               "convolution_backward",
+                                               "convolution_overrideable",
+                                               "mm"};
+
+bool has_products_of(at::ScalarType dtype) {
+  const auto ask = [](const char* name) {
+    return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<bool()>().call();
+  };
+  static const bool has_float16 = ask("mkldnn::_is_mkldnn_fp16_supported");
+  static const bool has_bfloat16 = ask("mkldnn::_is_mkldnn_bf16_supported");
+  return dtype == at::kHalf ? has_float16 : has_bfloat16;
+}
+
+// A vector by the columns of a matrix, each in a row of memory: the CPU is fast at it, and conversion would take longer.
+bool is_by_columns(const Values& arguments) {
+  std::vector<at::Tensor> matrices;
+  for (const c10::IValue& argument : arguments) {
+    if (argument.isTensor() && argument.toTensor().dim() == 2)
+      matrices.push_back(argument.toTensor());
+  }
+  if (matrices.size() < 2) return false;
+  const at::Tensor &right = matrices.back(), &left = matrices[matrices.size() - 2];
+  return (left.size(0) == 1 && right.stride(0) == 1) || (right.size(1) == 1 && left.stride(1) == 1);
+}
+
+bool is_statistic(const c10::Argument& argument) {
+  const std::string& name = argument.name();
+  return name == "mean" || name == "rstd" || name.starts_with("save_") ||
+         name.starts_with("running_");
+}
+
+// Operations that do not ask how large a number is: those of 64 bits may as well have a sign.
+const std::set<std::string_view> k_of_bits = {"count_nonzero",
+                                              "isin",
+                                              "reflection_pad1d",
+                                              "reflection_pad2d",
+                                              "reflection_pad3d",
+                                              "replication_pad1d",
+                                              "replication_pad2d",
+                                              "replication_pad3d",
+                                              "trace"};
+
+// What writes a number, or adds, needs values; those of an integer are its bits, with a sign or without.
+bool is_more_than_move(const c10::FunctionSchema& schema) {
+  return schema.argumentIndexWithName("value") || schema.argumentIndexWithName("reduce");
+}
+
+constexpr std::array k_wider = {WiderDtype{at::kHalf, at::kFloat, &k_of_float16},
+                                WiderDtype{at::kBFloat16, at::kFloat, &k_of_float16},
+                                WiderDtype{at::kComplexHalf, at::kComplexFloat, &k_of_complex32},
+                                WiderDtype{at::kBool, at::kByte, &k_of_bool},
+                                WiderDtype{at::kUInt16, at::kInt, nullptr},
+                                WiderDtype{at::kUInt32, at::kLong, nullptr},
+                                WiderDtype{at::kUInt64, at::kLong, nullptr},
+                                WiderDtype{at::kFloat8_e4m3fn, at::kFloat, nullptr},
+                                WiderDtype{at::kFloat8_e5m2, at::kFloat, nullptr},
+                                WiderDtype{at::kFloat8_e4m3fnuz, at::kFloat, nullptr},
+                                WiderDtype{at::kFloat8_e5m2fnuz, at::kFloat, nullptr},
+                                WiderDtype{at::kFloat8_e8m0fnu, at::kFloat, nullptr},
+                                WiderDtype{at::kComplexHalf, at::kInt, &k_moving, true},
+                                WiderDtype{at::kUInt16, at::kShort, &k_moving, true},
+                                WiderDtype{at::kUInt32, at::kInt, &k_moving, true},
+                                WiderDtype{at::kUInt64, at::kLong, &k_moving, true},
+                                WiderDtype{at::kFloat8_e4m3fn, at::kChar, &k_moving, true},
+                                WiderDtype{at::kFloat8_e5m2, at::kChar, &k_moving, true},
+                                WiderDtype{at::kFloat8_e4m3fnuz, at::kChar, &k_moving, true},
+                                WiderDtype{at::kFloat8_e5m2fnuz, at::kChar, &k_moving, true},
+                                WiderDtype{at::kFloat8_e8m0fnu, at::kChar, &k_moving, true}};
+
+at::Tensor as(const at::Tensor& x, at::ScalarType dtype, bool is_view) {
+  return is_view ? x.view(dtype) : x.to(dtype);
+}
+
+// Null if there is none of the tensor's dtype.
+const WiderDtype* find(const std::vector<WiderDtype>& used, const at::Tensor& x,
+                       at::ScalarType WiderDtype::*dtype) {
+  if (!x.defined()) return nullptr;
+  const auto found = std::ranges::find(used, x.scalar_type(), dtype);
+  return found == used.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+Widening::Widening(const c10::FunctionSchema& schema, const Values& arguments, bool is_any) {
+  std::set<at::ScalarType> dtypes;
+  bool has_complex_number = false;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const c10::IValue& argument = arguments[i];
+    if (is_any && schema.arguments()[i].is_out()) continue;  // written in its own dtype
+    if (schema.arguments()[i].name() == "dtype" && argument.isInt())
+      dtypes.insert(argument.toScalarType());
+    has_complex_number |= argument.isComplexDouble();
+    for_each_tensor(argument, [&](const at::Tensor& x) {
+      if (!x.defined()) return;
+      dtypes.insert(x.scalar_type());
+      has_complex_number |= x.dim() == 0 && x.is_complex();
+    });
+  }
+  // Of float16 and a complex number the result is complex32.
+  if (has_complex_number && dtypes.contains(at::kHalf)) dtypes.insert(at::kComplexHalf);
+  for (const WiderDtype& each : k_wider) {
+    if (!dtypes.contains(each.narrow)) continue;
+    const std::string_view name = base_name(schema);
+    const bool is_known = each.operations != nullptr && each.operations->contains(name);
+    if (!is_known && (!is_any || each.is_view)) continue;
+    if (each.narrow == at::kUInt64 && !each.is_view && !k_of_bits.contains(name)) continue;
+    const bool is_integer = at::isIntegralType(each.narrow, /*includeBool=*/false);
+    if (each.is_view && !is_integer && is_more_than_move(schema)) continue;
+    // A float32 result of float16 and float32 could be meant to be either; so could one of both 16-bit dtypes.
+    is_certain_ &= is_any || each.is_view || !dtypes.contains(each.wide);
+    is_certain_ &= is_any || !dtypes.contains(at::kHalf) || !dtypes.contains(at::kBFloat16);
+    used_.push_back(each);
+    if (each.is_view) continue;
+    // Complex numbers have real parts, and transforms of real numbers are complex.
+    if (each.narrow == at::kHalf) used_.push_back(k_wider[2]);
+    if (each.narrow == at::kComplexHalf) used_.push_back(k_wider[0]);
+  }
+}
+
+std::optional<Widening> Widening::to_float32(const c10::FunctionSchema& schema,
+                                             const Values& arguments) {
+  std::optional<at::ScalarType> common;
+  bool is_mixed = false;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const c10::Argument& argument = schema.arguments()[i];
+    if (is_statistic(argument)) continue;
+    if (argument.name() == "dtype" && !arguments[i].isNone()) return std::nullopt;
+    for_each_tensor(arguments[i], [&](const at::Tensor& x) {
+      if (!x.defined() || !x.is_floating_point()) return;
+      is_mixed |= x.scalar_type() != common.value_or(x.scalar_type());
+      common = x.scalar_type();
+    });
+  }
+  if (is_mixed || (common != at::kHalf && common != at::kBFloat16)) return std::nullopt;
+  if (k_products.contains(base_name(schema)) &&
+      (has_products_of(*common) || is_by_columns(arguments)))
+    return std::nullopt;
+  Widening widening;
+  widening.used_ = {{*common, at::kFloat, nullptr}};
+  return widening;
+}
+
+at::Tensor Widening::widened(const at::Tensor& x) const {
+  const WiderDtype* const found = find(used_, x, &WiderDtype::narrow);
+  return found != nullptr ? as(x, found->wide, found->is_view) : x;
+}
+
+c10::IValue Widening::widened_dtype(const c10::IValue& dtype) const {
+  if (!dtype.isInt()) return dtype;
+  const auto found = std::ranges::find(used_, dtype.toScalarType(), &WiderDtype::narrow);
+  return found == used_.end() ? dtype : c10::IValue(found->wide);
+}
+
+at::Tensor Widening::narrowed(const at::Tensor& x) const {
+  const WiderDtype* const found = find(used_, x, &WiderDtype::wide);
+  return found != nullptr ? as(x, found->narrow, found->is_view) : x;
+}
+
+bool is_computed_in_float32(const c10::FunctionSchema& schema) {
+  return k_rounded_once.contains(base_name(schema)) || k_products.contains(base_name(schema));
+}
+
+bool has_statistics(std::string_view name) {
+  return name == "native_layer_norm" || name == "_batch_norm_with_update" ||
+         name.starts_with("_native_batch_norm") || name == "native_batch_norm";
+}
+
+}  // namespace simulate_gpus

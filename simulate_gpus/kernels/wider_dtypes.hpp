@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+//
+// What CUDA computes in a dtype that the CPU lacks, in which it is no less exact, or in which it is slow: here in
+// a wider one (float16 in float32), with one rounding at the end.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/function_schema.h>
+
+#include <optional>
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include "kernels/arguments.hpp"
+
+namespace simulate_gpus {
+
+struct WiderDtype {
+  at::ScalarType narrow, wide;
+  const std::set<std::string_view>* operations;  // null: where no operation is known
+  bool is_view = false;
+};
+
+/// From and to the dtypes that a call's tensors have.
+class Widening {
+ public:
+  /// Of the operations that are known to need it; or of any, whose results' dtypes are known.
+  Widening(const c10::FunctionSchema& schema, const Values& arguments, bool is_any);
+
+  /// For a call that is computed in float32 though the CPU has it in 16 bits; only if
+  /// is_computed_in_float32(schema).
+  static std::optional<Widening> to_float32(const c10::FunctionSchema& schema,
+                                            const Values& arguments);
+
+  [[nodiscard]] bool is_possible() const { return !used_.empty() && is_certain_; }
+
+  [[nodiscard]] at::Tensor widened(const at::Tensor& x) const;
+  /// Of an argument, which says what dtype the results are to have.
+  [[nodiscard]] c10::IValue widened_dtype(const c10::IValue& dtype) const;
+  [[nodiscard]] at::Tensor narrowed(const at::Tensor& x) const;
+
+ private:
+  Widening() = default;
+
+  std::vector<WiderDtype> used_;
+  bool is_certain_ = true;
+};
+
+/// Whether some of the operation's calls in 16 bits are computed in float32: CUDA's kernel rounds once, and the CPU's more
+/// often, or it takes the CPU many times longer.
+bool is_computed_in_float32(const c10::FunctionSchema& schema);
+
+/// Whether CUDA keeps the results after the first in float32.
+bool has_statistics(std::string_view name);
+
+}  // namespace simulate_gpus

@@ -49,9 +49,13 @@ template <class Batch>
 template <class Batch>
 [[nodiscard]] std::vector<Batch> split_batch(const Batch& batch,
                                              const std::vector<c10::Device>& devices) {
-  detail::BatchTensors tensors;
-  static_cast<void>(detail::with_each_tensor(batch, tensors));
-  detail::check_divisible(tensors.all, devices.size());
+  std::vector<at::Tensor> tensors;
+  static_cast<void>(detail::with_each_tensor(batch, [&]<class T>(const T& x) -> T {
+    static_assert(std::same_as<T, at::Tensor>,
+                  "use_gpu::split_batch: this type holds no tensors that are known");
+    return tensors.emplace_back(x);
+  }));
+  detail::check_divisible(tensors, devices.size());
   std::vector<Batch> parts;
   for (const auto device : devices) {
     const auto move = [&](const at::Tensor& x) {

@@ -87,9 +87,16 @@ class DistributedDataParallel {
         steps_.after_forward({});
         return output;
       }
-      detail::OutputTensors tensors;
-      static_cast<void>(detail::with_each_tensor(output, tensors));
-      const auto replaced = steps_.after_forward(tensors.all, !tensors.has_unknown);
+      std::vector<at::Tensor> tensors;
+      bool are_all = true;
+      static_cast<void>(detail::with_each_tensor(output, [&]<class T>(const T& x) -> T {
+        if constexpr (std::same_as<T, at::Tensor>)
+          tensors.push_back(x);
+        else
+          are_all = false;
+        return x;
+      }));
+      const auto replaced = steps_.after_forward(tensors, are_all);
       auto next = replaced.begin();
       return detail::with_each_tensor(output, [&](const at::Tensor&) { return *next++; });
     } catch (...) {

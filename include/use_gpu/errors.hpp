@@ -57,7 +57,7 @@ class FileError : public Error {
   /// what() gives this message and no backtrace, file() gives this path.
   FileError(const std::string& message, std::filesystem::path file);
   /// The file as it was given to the function.
-  [[nodiscard]] const std::filesystem::path& file() const noexcept;
+  [[nodiscard]] const std::filesystem::path& file() const noexcept { return file_; }
 
  private:
   std::filesystem::path file_;

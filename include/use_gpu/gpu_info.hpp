@@ -42,10 +42,10 @@ struct GpuInfo {
   std::optional<std::uint64_t> memory_used_bytes;
   /// Share of the last sample period (up to a second) with a kernel running: 0 to 100.
   std::optional<int> utilization_percent;
-  std::optional<int> temperature_celsius;            ///< of the chip
-  std::optional<double> power_watts;                 ///< what the card draws now
-  std::optional<double> power_limit_watts;           ///< the limit that it enforces
-  std::vector<GpuProcess> processes;                 ///< those with memory on this card
+  std::optional<int> temperature_celsius;   ///< of the chip
+  std::optional<double> power_watts;        ///< what the card draws now
+  std::optional<double> power_limit_watts;  ///< the limit that it enforces
+  std::vector<GpuProcess> processes;  ///< those with memory on this card; none before driver 450
   std::optional<std::uint64_t> memory_free_bytes{};  ///< what the driver can still give
 };
 

@@ -59,12 +59,12 @@ struct PlacedTensor {
 class Placement {
  public:
   /// Made of these tensors by placement().
-  explicit Placement(std::vector<PlacedTensor> tensors);
+  explicit Placement(std::vector<PlacedTensor> tensors) : tensors_(std::move(tensors)) {}
 
   /// Parameters first, then buffers, each in the order of registration.
-  [[nodiscard]] const std::vector<PlacedTensor>& tensors() const& noexcept;
+  [[nodiscard]] const std::vector<PlacedTensor>& tensors() const& noexcept { return tensors_; }
   /// By value, so that `for (const auto& x : placement(net).tensors())` is safe.
-  [[nodiscard]] std::vector<PlacedTensor> tensors() &&;
+  [[nodiscard]] std::vector<PlacedTensor> tensors() && { return std::move(tensors_); }
 
   /// Each device that holds at least one tensor, in the order of first use; empty for an empty
   /// network.

@@ -15,15 +15,11 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <torch/ordered_dict.h>
 #include <use_gpu/errors.hpp>
 #include <use_gpu/module_ref.hpp>
 
 #include <map>
-
-namespace torch {
-template <typename Key, typename Value>
-class OrderedDict;
-}
 
 namespace USE_GPU_EXPORT use_gpu {
 

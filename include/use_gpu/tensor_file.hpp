@@ -16,16 +16,12 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <torch/ordered_dict.h>
 #include <use_gpu/device.hpp>
 #include <use_gpu/errors.hpp>
 
 #include <concepts>
 #include <map>
-
-namespace torch {
-template <typename Key, typename Value>
-class OrderedDict;
-}
 
 namespace USE_GPU_EXPORT use_gpu {
 
@@ -49,8 +45,8 @@ namespace USE_GPU_EXPORT use_gpu {
                                                              c10::Device device = cpu());
 
 /// The same tensors on the CPU, over the files' own memory: nothing is read before it is used, and then
-/// only what is. Writing to one copies the pages that are written, and changes no file. Each keeps all
-/// files of the call mapped; one that is not aligned in its file is copied.
+/// only what is. Writing to one copies the pages that are written, and changes no file. Each keeps its
+/// file mapped; one that is not aligned in its file is copied.
 ///
 /// What that costs: neither values nor checksums are checked, and a file that another program cuts short
 /// later ends this program where it reads past the end. Replace such files, as save_tensors does.

@@ -219,24 +219,26 @@ Widening::Widening(const c10::FunctionSchema& schema, const Values& arguments, b
 
 std::optional<Widening> Widening::to_float32(const c10::FunctionSchema& schema,
                                              const Values& arguments) {
-  std::optional<at::ScalarType> common;
+  const auto first = std::ranges::find_if(
+      arguments, [](const c10::IValue& x) { return x.isTensor() && x.toTensor().defined(); });
+  if (first == arguments.end()) return std::nullopt;
+  const at::ScalarType dtype = first->toTensor().scalar_type();
+  if (dtype != at::kHalf && dtype != at::kBFloat16) return std::nullopt;
   bool is_mixed = false;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const c10::Argument& argument = schema.arguments()[i];
     if (is_statistic(argument)) continue;
     if (argument.name() == "dtype" && !arguments[i].isNone()) return std::nullopt;
     for_each_tensor(arguments[i], [&](const at::Tensor& x) {
-      if (!x.defined() || !x.is_floating_point()) return;
-      is_mixed |= x.scalar_type() != common.value_or(x.scalar_type());
-      common = x.scalar_type();
+      is_mixed |= x.defined() && x.is_floating_point() && x.scalar_type() != dtype;
     });
   }
-  if (is_mixed || (common != at::kHalf && common != at::kBFloat16)) return std::nullopt;
+  if (is_mixed) return std::nullopt;
   if (k_products.contains(base_name(schema)) &&
-      (has_products_of(*common) || is_by_columns(arguments)))
+      (has_products_of(dtype) || is_by_columns(arguments)))
     return std::nullopt;
   Widening widening;
-  widening.used_ = {{*common, at::kFloat, nullptr}};
+  widening.used_ = {{dtype, at::kFloat, nullptr}};
   return widening;
 }
 

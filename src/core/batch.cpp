@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <use_gpu/batch.hpp>
 
-#include <c10/util/StringUtil.h>
-
 namespace use_gpu::detail {
 
 USE_GPU_EXPORT void check_divisible(at::TensorList tensors, std::size_t parts) {

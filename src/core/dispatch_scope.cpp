@@ -7,7 +7,6 @@
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <torch/library.h>
 
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -60,20 +59,9 @@ struct DispatchScope::Open {
 
 namespace {
 
-constexpr std::string_view k_slot_name = "use_gpu";
-
-// Where a thread keeps our settings. In a newer LibTorch, whose kinds are a class, this is a slot of
-// our own; in an older one, a slot that LibTorch no longer uses. Content that is not ours is
+// Where a thread keeps our settings: a slot that LibTorch no longer uses. Content that is not ours is
 // recognized by its type.
-template <class Kind>
-constexpr Kind slot() {
-  if constexpr (std::is_enum_v<Kind>) {
-    return Kind::PRODUCER_INFO;
-  } else {
-    return Kind(&k_slot_name);
-  }
-}
-constexpr auto k_slot = slot<c10::DebugInfoKind>();
+const auto k_slot = c10::DebugInfoKind::PRODUCER_INFO;
 
 using Scopes = std::vector<std::shared_ptr<DispatchScope::Open>>;
 

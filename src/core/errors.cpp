@@ -13,8 +13,6 @@ Error::Error(const std::string& message) : c10::Error(detail::fitted(message)) {
 FileError::FileError(const std::string& message, std::filesystem::path file)
     : Error(message), file_(std::move(file)) {}
 
-const std::filesystem::path& FileError::file() const noexcept { return file_; }
-
 ParameterError::ParameterError(const std::string& message, std::vector<std::string> differences)
     : Error(message), differences_(std::move(differences)) {}
 

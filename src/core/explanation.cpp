@@ -12,20 +12,16 @@ std::string counted(std::size_t gpus) {
   return std::to_string(gpus) + (gpus == 1 ? " GPU" : " GPUs");
 }
 
-// "cuda:0 to cuda:3 (NVIDIA H200, compute capability 9.0, 139.8 GiB each)", as far as known.
-std::string described(const ProbedGpu& first, const ProbedGpu& last) {
-  const bool is_one = first.name == last.name;
-  return first.name + (is_one ? "" : " to " + last.name) +
-         (first.model.empty() ? "" : " (" + first.model + (is_one ? ")" : " each)"));
-}
-
-// Consecutive equal GPUs are listed together.
+// "cuda:0 to cuda:3 (NVIDIA H200, compute capability 9.0, 139.8 GiB each)", as far as known:
+// consecutive equal GPUs are listed together.
 std::string described(const std::vector<ProbedGpu>& gpus) {
   std::string list;
   for (auto first = gpus.begin(); first != gpus.end();) {
     const auto next = std::find_if(first, gpus.end(),
                                    [&](const ProbedGpu& gpu) { return gpu.model != first->model; });
-    list += (list.empty() ? "" : ", ") + described(*first, *(next - 1));
+    const bool is_one = next - first == 1;
+    list += (list.empty() ? "" : ", ") + first->name + (is_one ? "" : " to " + (next - 1)->name);
+    if (!first->model.empty()) list += " (" + first->model + (is_one ? ")" : " each)");
     first = next;
   }
   return list;
@@ -128,7 +124,7 @@ std::string no_cuda_gpu(const GpuFacts& facts, const CudaFacts& cuda) {
 std::string trouble(const GpuFacts& facts, const ProbedGpu& ill) {
   const auto well = std::ranges::count(facts.gpus, "", &ProbedGpu::error);
   const std::string begin = "Of " + counted(facts.gpus.size()) + " counted, " +
-                            std::to_string(well) + " can be used. " + described(ill, ill);
+                            std::to_string(well) + " can be used. " + described({ill});
   if (facts.cuda && (has(ill.error, k_no_code) || has(ill.error, k_unavailable)))
     return begin + " does not work. " + remedy(ill.error);
   const bool is_other = has(ill.error, "CUDA error") || has(ill.error, "out of memory");

@@ -7,7 +7,6 @@
 #include <use_gpu/device.hpp>
 
 #include <algorithm>
-#include <exception>
 #include <ostream>
 #include <tuple>
 #include <typeinfo>
@@ -45,12 +44,6 @@ void ask_driver(MemoryReport& report, std::optional<GpuReport>& asked) {
     std::tie(report.free_bytes, report.total_bytes) = allocator->getMemoryInfo(device.index());
   } catch (const c10::NotImplementedError&) {  // not reported by this device type
   }
-}
-
-void release_cached_memory() {
-  if (num_gpus() == 0) return;
-  auto* const allocator = allocator_of(gpu());
-  if (allocator != nullptr && allocator->initialized()) allocator->emptyCache();
 }
 
 // LibTorch has a type for this error of its allocator of GPU memory, and codes for those of the CUDA
@@ -136,17 +129,15 @@ std::int64_t fit_batch_size(std::int64_t largest, const std::function<void(std::
   }
   if (!work) throw ArgumentError("fit_batch_size: there is no work to call; give it a function.");
   for (auto size = largest;;) {
-    std::exception_ptr error;
     try {
       work(size);
       return size;
     } catch (const c10::Error& failure) {
-      if (!is_out_of_memory(failure)) throw;
-      if (size == least) error = std::current_exception();
+      if (size == least || !is_out_of_memory(failure)) throw;
     }
     // Outside the handler nothing of that work is left, not even its error.
-    release_cached_memory();
-    if (error) std::rethrow_exception(error);
+    auto* const allocator = num_gpus() > 0 ? allocator_of(gpu()) : nullptr;
+    if (allocator != nullptr && allocator->initialized()) allocator->emptyCache();
     const auto smaller = std::max(least, size / 2);
     detail::log_message(
         LogLevel::warning,

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <use_gpu/module_ref.hpp>
 
-#include <torch/nn/module.h>
-
 namespace USE_GPU_EXPORT use_gpu {
 
 template <class AnyModule>

@@ -80,11 +80,6 @@ void place(ModuleRef net, c10::Device device, std::optional<at::ScalarType> dtyp
   });
 }
 
-Placement::Placement(std::vector<PlacedTensor> tensors) : tensors_(std::move(tensors)) {}
-
-const std::vector<PlacedTensor>& Placement::tensors() const& noexcept { return tensors_; }
-std::vector<PlacedTensor> Placement::tensors() && { return std::move(tensors_); }
-
 std::vector<c10::Device> Placement::devices() const {
   std::vector<c10::Device> devices;
   for (const auto& x : tensors_) {

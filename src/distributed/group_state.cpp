@@ -142,7 +142,9 @@ void GroupState::send(const std::string& operation, const at::Tensor& wire, cons
       begin(operation, [&] { return start(on_nccl ? *nccl : *gloo, wire, what, timeout); });
   finish(operation, work, on_nccl);
   if (what == Collective(ReduceOp::mean)) wire.div_(size());
-  if (what != Collective(rank)) from_wire(wire, x);
+  if (what == Collective(rank)) return;  // the root has its values
+  if (!wire.is_alias_of(x)) x.copy_(wire);
+  x.unsafeGetTensorImpl()->bump_version();  // autograd does not see what c10d writes
 }
 
 c10::intrusive_ptr<c10d::Work> GroupState::begin(

@@ -18,12 +18,6 @@ namespace {
 
 using detail::Collective;
 
-// What is sent of x: its gradient for a mean, or x itself. Where it has no gradient, the zeros that
-// are sent instead are like x.
-const at::Tensor& sent_of(const at::Tensor& x, Collective what) {
-  return what == Collective(ReduceOp::mean) && x.grad().defined() ? x.grad() : x;
-}
-
 // All that decides which messages are sent, in each call anew, as a device or a dtype may have changed
 // on one rank alone. Of devices only matters whether each is the group's own, and which tensors share
 // one. ParameterError if a tensor cannot be sent.
@@ -33,7 +27,8 @@ detail::Call call_for(const std::string& function, const detail::NamedTensors& a
   auto facts = detail::facts_of(all);
   for (auto& [name, fact] : facts) {
     const auto& x = all.at(name);
-    const auto& sent = sent_of(x, what);
+    // Its gradient for a mean. Where it has none, the zeros that are sent instead are like x.
+    const auto& sent = what == Collective(ReduceOp::mean) && x.grad().defined() ? x.grad() : x;
     if (const auto why = detail::why_not_sent(sent, what); !why.empty()) {
       throw ParameterError(function + ": " + (sent.is_same(x) ? "" : "the gradient of ") + name +
                            ": " + why);

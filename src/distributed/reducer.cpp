@@ -114,10 +114,8 @@ Trained trained_parameters_of(const torch::nn::Module& net) {
 std::shared_ptr<c10d::Reducer> make_reducer(const Trained& trained,
                                             const DistributedOptions& options, GroupState& group,
                                             c10::intrusive_ptr<c10d::ProcessGroup> processes) {
-  const auto cap = static_cast<std::size_t>(
-      options.bucket_bytes.value_or(static_cast<std::uint64_t>(c10d::kDefaultBucketBytesCap)));
-  const auto first =
-      options.bucket_bytes ? cap : static_cast<std::size_t>(c10d::kDefaultFirstBucketBytes);
+  const std::size_t cap = options.bucket_bytes.value_or(c10d::kDefaultBucketBytesCap);
+  const std::size_t first = options.bucket_bytes ? cap : c10d::kDefaultFirstBucketBytes;
   // Where buckets are made anew after the first step, in the order of its gradients, one will do.
   const auto sizes = options.find_unused_parameters
                          ? std::vector{first, cap}

@@ -83,12 +83,4 @@ at::Tensor to_wire(const at::Tensor& x, Collective what, bool through_host) {
   return at::empty(x.sizes(), options).copy_(x);
 }
 
-void from_wire(const at::Tensor& wire, const at::Tensor& x) {
-  if (wire.is_alias_of(x)) {
-    x.unsafeGetTensorImpl()->bump_version();  // autograd sees writes by copy_ only
-  } else {
-    x.copy_(wire);
-  }
-}
-
 }  // namespace use_gpu::detail

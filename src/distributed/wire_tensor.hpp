@@ -30,7 +30,4 @@ void check_collective(const std::string& operation, const at::Tensor& x, Collect
 /// is all that already, in memory of LibTorch's, it is only detached, not copied.
 [[nodiscard]] at::Tensor to_wire(const at::Tensor& x, Collective what, bool through_host);
 
-/// Copies the changed to_wire(x) back into x.
-void from_wire(const at::Tensor& wire, const at::Tensor& x);
-
 }  // namespace use_gpu::detail

@@ -18,13 +18,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* k_not_regular = "it is not a regular file";
+
 // The error of the last system call, with what it was for: "opening it: Permission denied".
 void throw_unless(bool succeeded, const char* action) {
   if (!succeeded) throw std::system_error(errno, std::generic_category(), action);
-}
-
-void check_regular(bool is_regular) {
-  if (!is_regular) throw std::runtime_error("it is not a regular file");
 }
 
 void write_all(int fd, std::span<const std::byte> bytes) {
@@ -44,7 +42,7 @@ MappedFile map_file(const fs::path& file, bool may_be_written) {
   const auto closing = c10::make_scope_exit([=] { ::close(fd); });
   struct stat status {};
   throw_unless(::fstat(fd, &status) == 0, "reading its size");
-  check_regular(S_ISREG(status.st_mode));
+  if (!S_ISREG(status.st_mode)) throw std::runtime_error(k_not_regular);
   const auto size = static_cast<std::size_t>(status.st_size);
   if (size == 0) return {};  // cannot be mapped
   const int access = may_be_written ? PROT_READ | PROT_WRITE : PROT_READ;
@@ -56,14 +54,12 @@ MappedFile map_file(const fs::path& file, bool may_be_written) {
 
 void write_atomically(const fs::path& file, std::span<const std::span<const std::byte>> parts) {
   const auto old = fs::status(file);  // throws where links are a loop
-  check_regular(!fs::exists(old) || fs::is_regular_file(old));
+  if (fs::exists(old) && !fs::is_regular_file(old)) throw std::runtime_error(k_not_regular);
   auto target = file;
   while (fs::is_symlink(target)) target = target.parent_path() / fs::read_symlink(target);
   const auto folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
   // A short name, so that a file with the longest possible one works too.
-  std::random_device random;
-  const auto number = std::to_string(random()) + '-' + std::to_string(random());
-  const auto temporary = folder / (".use_gpu-" + number + ".tmp");
+  const auto temporary = folder / (".use_gpu-" + std::to_string(std::random_device()()) + ".tmp");
   const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   throw_unless(fd >= 0, "creating a file in its folder");
   // Removes nothing once it has been renamed.

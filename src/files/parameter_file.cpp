@@ -14,21 +14,19 @@ namespace USE_GPU_EXPORT use_gpu {
 namespace fs = std::filesystem;
 
 void save_parameters(ConstModuleRef net, const fs::path& file) {
-  const detail::ValueScope scope;
-  const auto all = detail::named_tensors_of(net.get());
-  detail::write_tensor_file("save_parameters", detail::on_host(all, "save_parameters"), file);
+  detail::write_tensor_file("save_parameters", detail::named_tensors_of(net.get()), file);
 }
 
 LoadReport load_parameters(ModuleRef net, const fs::path& file, const LoadOptions& options) {
   detail::PendingWrites pending{detail::named_tensors_of(net.get()), /*may_be_expanded=*/true};
-  const detail::TensorFileReader reader("load_parameters", file);
-  std::map<std::string, const detail::StoredTensor*> stored_as;  // by the network's names
-  for (const auto& stored : reader.tensors()) {
-    const auto name = options.rename ? options.rename(stored.name) : stored.name;
+  const auto values = detail::read_tensor_file("load_parameters", file);
+  std::map<std::string, std::string> stored_as;  // the file's names by the network's
+  for (const auto& [stored, value] : values) {
+    const auto name = options.rename ? options.rename(stored) : stored;
     if (options.rename && name.empty()) continue;
-    const auto [first, is_first] = stored_as.emplace(name, &stored);
+    const auto [first, is_first] = stored_as.emplace(name, stored);
     if (!is_first)
-      pending.refuse(first->second->name + " and " + stored.name + " are both renamed to " + name);
+      pending.refuse(first->second + " and " + stored + " are both renamed to " + name);
   }
   // Not around the caller's code.
   const detail::ValueScope scope;
@@ -37,13 +35,13 @@ LoadReport load_parameters(ModuleRef net, const fs::path& file, const LoadOption
   for (const auto& [name, stored] : stored_as) {
     const auto found = pending.known.find(name);
     if (found == pending.known.end()) {
-      report.unexpected.push_back(stored->name);
-      const auto in_file = name == stored->name ? "" : " (" + stored->name + " in the file)";
+      report.unexpected.push_back(stored);
+      const auto in_file = name == stored ? "" : " (" + stored + " in the file)";
       if (!options.allow_unexpected) pending.refuse(name + in_file + " is not in the network");
       continue;
     }
     const auto& target = found->second;
-    auto value = reader.value_of(*stored);
+    auto value = values.at(stored);
     // Of a value that is not converted bulk_copy needs no more than its bytes.
     const bool is_copied_as_bytes = detail::trouble_with(target).empty() &&
                                     value.sizes() == target.sizes() &&

@@ -12,7 +12,7 @@
 #include "core/copies/value_scope.hpp"
 #include "core/device_check.hpp"
 #include "core/messages/log_message.hpp"
-#include "core/module_tensors/named_tensors.hpp"
+#include "files/disk_file.hpp"
 #include "files/tensor_file_io.hpp"
 #include "gpu_info/message.hpp"
 
@@ -63,8 +63,8 @@ StoredTensor to_stored(const std::string& name, const at::Tensor& x) {
                            ", which the safetensors format does not have");
 }
 
-// `owners`: what keeps its memory.
-at::Tensor to_tensor(const StoredTensor& stored, const std::vector<MappedFile>& owners) {
+// `owner`: what keeps its memory.
+at::Tensor to_tensor(const StoredTensor& stored, const std::shared_ptr<void>& owner) {
   for (const auto& [dtype_name, dtype] : k_dtypes) {
     if (stored.dtype != dtype_name) continue;
     auto shape = stored.shape;
@@ -75,7 +75,7 @@ at::Tensor to_tensor(const StoredTensor& stored, const std::vector<MappedFile>& 
     // from_blob takes a non-const pointer.
     auto* data = const_cast<std::byte*>(stored.data.data());
     return at::from_blob(
-        data, shape, [owners](void*) {}, at::TensorOptions(dtype).device(at::kCPU));
+        data, shape, [owner](void*) {}, dtype);
   }
   throw std::runtime_error(stored.name + " is " + stored.dtype + ", which LibTorch does not have");
 }
@@ -98,24 +98,30 @@ auto about(const char* function, const fs::path& file, const Work& work) {
 
 bool is_index(const fs::path& file) { return file.string().ends_with(".json"); }
 
-}  // namespace
-
-TensorFileReader::TensorFileReader(const char* function, fs::path file, Checked checked)
-    : function_(function), checked_(checked), file_(std::move(file)) {
-  about(function_, file_, [&] { tensors_ = is_index(file_) ? read_shards() : read(file_); });
+// A file's tensors; logs a warning where its checksums are in doubt.
+NamedTensors tensors_in(const char* function, const fs::path& file, Checked checked) {
+  const auto mapped = map_file(file, /*may_be_written=*/checked == Checked::header);
+  const auto parsed = parse_safetensors(mapped.bytes, checked);
+  if (!parsed.doubt.empty())
+    log_message(LogLevel::warning, file_text(function, file, parsed.doubt) +
+                                       ". Another program wrote the file, so it was loaded.");
+  NamedTensors tensors;
+  for (const auto& x : parsed.tensors) tensors.emplace(x.name, to_tensor(x, mapped.memory));
+  return tensors;
 }
 
-std::vector<StoredTensor> TensorFileReader::read_shards() {
-  std::vector<StoredTensor> tensors;
-  const auto index = map_file(file_);
+// Those that an index lists.
+NamedTensors listed_tensors(const char* function, const fs::path& file, Checked checked) {
+  NamedTensors tensors;
+  const auto index = map_file(file);
   const auto* text = reinterpret_cast<const char*>(index.bytes.data());
-  for (auto& [shard, names] : parse_sharded_index({text, index.bytes.size()})) {
+  for (const auto& [shard, names] : parse_sharded_index({text, index.bytes.size()})) {
     try {
-      for (auto& x : read(file_.parent_path() / shard))
-        if (names.erase(x.name) > 0) tensors.push_back(std::move(x));
-      if (!names.empty())
-        throw std::runtime_error("it lacks " + in_quotes(*names.begin()) +
-                                 ", which the index says is there");
+      auto all = tensors_in(function, file.parent_path() / shard, checked);
+      for (const auto& name : names) {
+        if (tensors.insert(all.extract(name)).inserted) continue;
+        throw std::runtime_error("it lacks " + in_quotes(name) + ", which the index says is there");
+      }
     } catch (const std::runtime_error& error) {
       throw std::runtime_error(in_quotes(shard) + ": " + error.what());
     }
@@ -123,18 +129,11 @@ std::vector<StoredTensor> TensorFileReader::read_shards() {
   return tensors;
 }
 
-std::vector<StoredTensor> TensorFileReader::read(const fs::path& file) {
-  const bool may_be_written = checked_ == Checked::header;
-  auto parsed =
-      parse_safetensors(opened_.emplace_back(map_file(file, may_be_written)).bytes, checked_);
-  if (!parsed.doubt.empty())
-    log_message(LogLevel::warning, file_text(function_, file, parsed.doubt) +
-                                       ". Another program wrote the file, so it was loaded.");
-  return std::move(parsed.tensors);
-}
+}  // namespace
 
-at::Tensor TensorFileReader::value_of(const StoredTensor& stored) const {
-  return about(function_, file_, [&] { return to_tensor(stored, opened_); });
+NamedTensors read_tensor_file(const char* function, const fs::path& file, Checked checked) {
+  const auto read = is_index(file) ? listed_tensors : tensors_in;
+  return about(function, file, [&] { return read(function, file, checked); });
 }
 
 at::Tensor aligned(const at::Tensor& x) {
@@ -144,8 +143,9 @@ at::Tensor aligned(const at::Tensor& x) {
   return copy;
 }
 
-void write_tensor_file(const char* function, const std::map<std::string, at::Tensor>& values,
-                       const fs::path& file) {
+void write_tensor_file(const char* function, const NamedTensors& values, const fs::path& file) {
+  const ValueScope scope;
+  const auto host_values = on_host(values, function);
   about(function, file, [&] {
     if (is_index(file))
       throw std::runtime_error("a name that ends in .json is an index's; choose .safetensors");
@@ -153,7 +153,7 @@ void write_tensor_file(const char* function, const std::map<std::string, at::Ten
   SafetensorsParts parts;
   try {
     std::vector<StoredTensor> stored;
-    for (const auto& [name, value] : values) stored.push_back(to_stored(name, value));
+    for (const auto& [name, x] : host_values) stored.push_back(to_stored(name, x));
     parts = make_safetensors(std::move(stored));
   } catch (const std::runtime_error& error) {
     throw ParameterError(file_text(function, file, error.what()));
@@ -170,32 +170,26 @@ std::map<std::string, at::Tensor> load_tensors(const std::filesystem::path& file
                                                c10::Device device) {
   const detail::NewTensorScope scope;
   const auto present = detail::present_device(device);
-  const detail::TensorFileReader reader("load_tensors", file);
-  std::map<std::string, at::Tensor> tensors;
-  std::vector<at::Tensor> values;
-  std::vector<at::Tensor> targets;
-  for (const auto& stored : reader.tensors()) {
-    const auto& value = values.emplace_back(reader.value_of(stored));
-    targets.push_back(at::empty(value.sizes(), value.options().device(present)));
-    tensors.emplace(stored.name, targets.back());
+  auto tensors = detail::read_tensor_file("load_tensors", file);
+  detail::Pairs copies;
+  for (auto& [name, x] : tensors) {
+    copies.add(x, at::empty(x.sizes(), x.options().device(present)));
+    x = copies.targets.back();
   }
-  if (!present.is_meta()) detail::bulk_copy(values, targets);
+  if (!present.is_meta()) detail::bulk_copy(copies.values, copies.targets);
   return tensors;
 }
 
 std::map<std::string, at::Tensor> map_tensors(const std::filesystem::path& file) {
   const detail::NewTensorScope scope;
-  const detail::TensorFileReader reader("map_tensors", file, detail::Checked::header);
-  std::map<std::string, at::Tensor> tensors;
-  for (const auto& stored : reader.tensors())
-    tensors.emplace(stored.name, detail::aligned(reader.value_of(stored)));
+  auto tensors = detail::read_tensor_file("map_tensors", file, detail::Checked::header);
+  for (auto& [name, x] : tensors) x = detail::aligned(x);
   return tensors;
 }
 
 void save_tensors(const std::map<std::string, at::Tensor>& tensors,
                   const std::filesystem::path& file) {
-  const detail::ValueScope scope;
-  detail::write_tensor_file("save_tensors", detail::on_host(tensors, "save_tensors"), file);
+  detail::write_tensor_file("save_tensors", tensors, file);
 }
 
 }  // namespace use_gpu

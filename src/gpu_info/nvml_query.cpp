@@ -85,9 +85,7 @@ class Nvml {
         code_(library_ ? USE_GPU_NVML(*this, nvmlInit_v2)() : NVML_ERROR_LIBRARY_NOT_FOUND) {}
   ~Nvml() {
     if (code_ == NVML_SUCCESS) USE_GPU_NVML(*this, nvmlShutdown)();
-#ifndef __SANITIZE_ADDRESS__  // LeakSanitizer knows the driver's own leaks by the library's name
     if (library_) dlclose(library_);
-#endif
   }
 
   // Why NVML is not usable, and what to do; empty if it is. To be called first.
@@ -108,9 +106,8 @@ class Nvml {
     auto* const words = reinterpret_cast<decltype(nvmlErrorString)*>(symbol("nvmlErrorString"));
     Explanation found{code, words(code),
                       "See `sudo dmesg | grep NVRM` for the cause; reboot if in doubt."};
-    for (const auto& better : k_explanations) {
-      if (better.code == code) found = better;
-    }
+    const auto* const better = std::ranges::find(k_explanations, code, &Explanation::code);
+    if (better != std::end(k_explanations)) found = *better;
     return fitted(subject + ": " + found.cause + " (NVML error " + std::to_string(code) + "). " +
                   found.remedy);
   }
@@ -144,14 +141,13 @@ std::optional<double> watts_of(const auto& call) {
   return milliwatts ? std::optional(*milliwatts / 1000.0) : std::nullopt;
 }
 
-// Adds the processes of one of NVML's lists; false if `list` fails.
-template <class Process>
-bool add_processes(GpuInfo& gpu, const Nvml& nvml, const auto& list) {
-  std::vector<Process> listed(4096);  // more than any GPU has memory for
+// Adds the processes of one of NVML's lists; none if `list` fails.
+void add_processes(GpuInfo& gpu, const Nvml& nvml, const auto& list) {
+  std::vector<nvmlProcessInfo_v2_t> listed(4096);  // more than any GPU has memory for
   auto count = static_cast<unsigned>(listed.size());
-  if (list(&count, listed.data()) != NVML_SUCCESS) return false;
+  if (list(&count, listed.data()) != NVML_SUCCESS) return;
   listed.resize(count);
-  for (const Process& process : listed) {
+  for (const auto& process : listed) {
     // A program that computes and draws is in two lists.
     if (std::ranges::count(gpu.processes, process.pid, &GpuProcess::pid) > 0) continue;
     const auto name = text_of(USE_GPU_NVML(nvml, nvmlSystemGetProcessName), process.pid);
@@ -159,7 +155,6 @@ bool add_processes(GpuInfo& gpu, const Nvml& nvml, const auto& list) {
     if (process.usedGpuMemory != static_cast<unsigned long long>(NVML_VALUE_NOT_AVAILABLE))
       gpu.processes.back().memory_bytes = process.usedGpuMemory;
   }
-  return true;
 }
 
 // Adds what one of NVML's versions of the memory has; false if there is none.
@@ -201,18 +196,10 @@ nvmlReturn_t add_values(GpuInfo& gpu, const Nvml& nvml, unsigned index) {
   add_memory(gpu, value_of(its(USE_GPU_NVML(nvml, nvmlDeviceGetMemoryInfo_v2)), memory)) ||
       add_memory(gpu, value_of(its(USE_GPU_NVML(nvml, nvmlDeviceGetMemoryInfo)), nvmlMemory_t{}));
   // Version 3 of the lists is not used: drivers 535.43 to 535.86 fill it with larger structures
-  // than nvml.h declares. Version 2 has one layout since driver 450; version 1 is for older
-  // drivers.
-  const auto add = [&](const auto& list, const auto& older_list) {
-    add_processes<nvmlProcessInfo_v2_t>(gpu, nvml, its(list)) ||
-        add_processes<nvmlProcessInfo_v1_t>(gpu, nvml, its(older_list));
-  };
-  add(USE_GPU_NVML(nvml, nvmlDeviceGetComputeRunningProcesses_v2),
-      USE_GPU_NVML(nvml, nvmlDeviceGetComputeRunningProcesses));
-  add(USE_GPU_NVML(nvml, nvmlDeviceGetMPSComputeRunningProcesses_v2),
-      USE_GPU_NVML(nvml, nvmlDeviceGetMPSComputeRunningProcesses));
-  add(USE_GPU_NVML(nvml, nvmlDeviceGetGraphicsRunningProcesses_v2),
-      USE_GPU_NVML(nvml, nvmlDeviceGetGraphicsRunningProcesses));
+  // than nvml.h declares. Version 2 has one layout since driver 450, older than LibTorch's CUDA needs.
+  add_processes(gpu, nvml, its(USE_GPU_NVML(nvml, nvmlDeviceGetComputeRunningProcesses_v2)));
+  add_processes(gpu, nvml, its(USE_GPU_NVML(nvml, nvmlDeviceGetMPSComputeRunningProcesses_v2)));
+  add_processes(gpu, nvml, its(USE_GPU_NVML(nvml, nvmlDeviceGetGraphicsRunningProcesses_v2)));
   return failure;
 }
 

@@ -75,7 +75,8 @@ class detail::MetricBlocks {
     follow_current_stream();
     const at::AutoDispatchBelowADInplaceOrView detached;
     const auto number = is_shared ? value.clone() : value;
-    keep_for(stream_, number);
+    // The memory is not used again before this stream is done with it.
+    guard_.recordDataPtrOnStream(number.storage().data_ptr(), stream_);
     pending_.push_back(flat_view(number, number.scalar_type()));
     if (std::ssize(pending_) < on_host_[0].numbers.numel()) return;
     try {
@@ -157,11 +158,6 @@ class detail::MetricBlocks {
     pending_.clear();
   }
 
-  // The memory is not used again before this stream is done with it.
-  void keep_for(c10::Stream stream, const at::Tensor& x) const {
-    guard_.recordDataPtrOnStream(x.storage().data_ptr(), stream);
-  }
-
   // Work of the previous stream comes first.
   void follow_current_stream() {
     const auto stream = guard_.getStream(stream_.device());
@@ -176,7 +172,7 @@ class detail::MetricBlocks {
     c10::Event so_far(stream.device_type());
     so_far.record(stream_);
     so_far.block(stream);
-    for (const auto& x : pending_) keep_for(stream, x);
+    for (const auto& x : pending_) guard_.recordDataPtrOnStream(x.storage().data_ptr(), stream);
     stream_ = stream;
   }
 

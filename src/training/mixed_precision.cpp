@@ -7,10 +7,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "core/device_check.hpp"
 #include "core/messages/log_message.hpp"
+#include "training/optimizer.hpp"
 
 // A scope, with what was there before it.
 struct use_gpu::detail::OpenAutocast {
@@ -96,19 +96,16 @@ void GradScaler::unscale(torch::optim::Optimizer& optimizer) {
         "step, before step(), and update() after that.");
   }
   std::map<std::pair<c10::DeviceIndex, at::ScalarType>, std::vector<at::Tensor>> gradients;
-  std::set<const at::TensorImpl*> seen;  // parameters() has a tied one twice
-  for (const auto& group : optimizer.param_groups()) {
-    for (const auto& p : group.params()) {
-      if (!p.grad().defined() || !seen.insert(p.unsafeGetTensorImpl()).second) continue;
-      if (p.grad().scalar_type() == at::kHalf) {
-        throw ArgumentError(
-            "GradScaler::unscale: a gradient is float16. Keep the parameters in float32, and let "
-            "AutocastGuard choose where to compute in float16.");
-      }
-      const auto values = p.grad().is_sparse() ? p.grad()._values() : p.grad();
-      gradients[{values.device().index(), values.scalar_type()}].push_back(values);
+  detail::each_parameter(optimizer, [&](const at::Tensor& p, const std::string&) {
+    if (!p.grad().defined()) return;
+    if (p.grad().scalar_type() == at::kHalf) {
+      throw ArgumentError(
+          "GradScaler::unscale: a gradient is float16. Keep the parameters in float32, and let "
+          "AutocastGuard choose where to compute in float16.");
     }
-  }
+    const auto values = p.grad().is_sparse() ? p.grad()._values() : p.grad();
+    gradients[{values.device().index(), values.scalar_type()}].push_back(values);
+  });
   if (gradients.empty()) return;
   const at::NoGradGuard no_grad;
   const auto inverse = static_cast<float>(1 / static_cast<double>(scale_));

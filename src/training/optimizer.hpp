@@ -27,8 +27,7 @@ at::Tensor to_value(const T& x) {
   } else if constexpr (requires { x.has_value(); }) {
     return x ? to_value(*x) : at::Tensor();
   } else {
-    constexpr auto dtype = c10::CppTypeToScalarType<T>::value;
-    return at::scalar_tensor(x, at::device(at::kCPU).dtype(dtype));
+    return at::scalar_tensor(x, at::device(at::kCPU).dtype<T>());
   }
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <use_gpu/replicas.hpp>
 
-#include <ATen/MemoryOverlap.h>
 #include <torch/nn/module.h>
 #include <use_gpu/device.hpp>
 #include <use_gpu/network.hpp>
@@ -179,7 +178,6 @@ USE_GPU_EXPORT void detail::average_gradients_of(const std::vector<ModuleRef>& r
     return std::ranges::none_of(parameters,
                                 [&](const auto& all) { return all.at(name).grad().defined(); });
   });
-  if (names.empty()) return;
 
   const detail::NewTensorScope scope;  // for gradients that are not there yet
   std::vector<Tensors> gradients;
@@ -206,9 +204,7 @@ USE_GPU_EXPORT void detail::copy_buffers_of(const std::vector<ModuleRef>& replic
   std::vector<NamedTensors> buffers;
   for (const auto* net : nets) {
     auto& all = buffers.emplace_back();
-    for (const auto& x : net->named_buffers()) {
-      if (x.value().defined()) all.emplace(x.key(), x.value());
-    }
+    for (const auto& x : net->named_buffers()) all.emplace(x.key(), x.value());
   }
   const std::string what = "copy_buffers: the replicas do not match";
   check_alike(what, buffers);
@@ -220,9 +216,8 @@ USE_GPU_EXPORT void detail::copy_buffers_of(const std::vector<ModuleRef>& replic
     for (const auto& name : detail::distinct_names(values)) {
       const auto& target = buffers[i].at(name);
       copies.add(values.at(name), target);
-      if (at::has_internal_overlap(target) == at::MemOverlap::Yes)
-        differences.push_back(name + " overlaps itself (by expand()?) in " +
-                              detail::replica_name(i));
+      const auto why = detail::difference(target, values.at(name));  // that it overlaps itself
+      if (!why.empty()) differences.push_back(name + ' ' + why + " in " + detail::replica_name(i));
     }
   }
   detail::throw_if_any(what, std::move(differences));

@@ -64,21 +64,18 @@ void add_fields(NamedTensors& all, const std::string& start, const Fields& field
 
 // What a program and a scaler count, as fields of the file itself.
 Fields fields_of(TrainingState& state) {
-  Fields fields{{"step", state.step}};
-  if (state.scaler) {
-    fields.emplace_back("scaler.scale", state.scaler->scale);
-    fields.emplace_back("scaler.growth_tracker", state.scaler->growth_tracker);
-  }
-  return fields;
+  if (!state.scaler) return {{"step", state.step}};
+  return {{"step", state.step},
+          {"scaler.scale", state.scaler->scale},
+          {"scaler.growth_tracker", state.scaler->growth_tracker}};
 }
 
 // A training file, and what is to be written of it. What is missing or does not fit is a difference.
 struct Loading {
   Loading(const std::filesystem::path& file, const torch::nn::Module& net)
-      : reader("load_training", file),
+      : values(detail::read_tensor_file("load_training", file)),
         writes{detail::named_tensors_of(net), /*may_be_expanded=*/true} {
-    for (const auto& x : reader.tensors())
-      values.emplace(x.name, detail::aligned(reader.value_of(x)));
+    for (auto& [name, x] : values) x = detail::aligned(x);
   }
 
   /// Whether there are values whose names start so.
@@ -107,15 +104,13 @@ struct Loading {
     for (const auto& field : fields) {
       const auto name = start + field.name;
       std::vector<at::Tensor> taken;
-      const auto take_one = [&](const std::string& one) {
-        const auto value = take(one);
+      at::Tensor value;
+      do {
+        const auto one = field.is_list ? name + '.' + std::to_string(taken.size()) : name;
+        value = take(one);
         if (value.defined())
           taken.push_back(field.is_on_device ? target_of(one, value, p, elements) : value);
-        return value.defined();
-      };
-      if (!field.is_list) take_one(name);
-      while (field.is_list && take_one(name + '.' + std::to_string(taken.size()))) {
-      }
+      } while (field.is_list && value.defined());
       if (!field.set(taken) || (taken.empty() && !field.may_be_absent))
         writes.refuse(name + (taken.empty() ? " is missing" : " is of another type"));
     }
@@ -125,16 +120,14 @@ struct Loading {
   void run(const std::string& file) {
     for (const auto& [name, x] : values) {
       if (name.starts_with("generator.")) continue;  // of a device that the network does not use
-      writes.refuse(name.starts_with("network.") ? name.substr(8) + " is not in the network"
-                                                 : name + " is not expected");
+      writes.refuse(name + " is not expected");
     }
     writes.run("load_training: " + file +
                " does not fit (build the network and the optimizer that were saved)");
   }
 
-  detail::TensorFileReader reader;
+  NamedTensors values;
   detail::PendingWrites writes;
-  NamedTensors values = {};
 
  private:
   // Memory where p is, into which the value will be written.
@@ -183,7 +176,7 @@ void save_training(ConstModuleRef net, const Optimizer& optimizer, const Trainin
     const std::lock_guard lock(generator.mutex());
     all.emplace(name, generator.get_state());
   }
-  detail::write_tensor_file("save_training", detail::on_host(all, "save_training"), file);
+  detail::write_tensor_file("save_training", all, file);
 }
 
 TrainingState load_training(ModuleRef net, Optimizer& optimizer,

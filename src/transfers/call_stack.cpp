@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <initializer_list>
@@ -18,7 +17,6 @@
 #include <mutex>
 #include <optional>
 #include <set>
-#include <sstream>
 
 #include "gpu_info/message.hpp"
 
@@ -69,16 +67,10 @@ std::string shortened(const std::string& name) {
 
 // What is known of a call: what stands at the address before the one to which it returns.
 struct Frame {
-  std::string function;      // with its namespaces, without its parameters; empty: unknown
-  std::string file;          // without its folder; empty without debug information
-  std::uint64_t line = 0;    // of the call
-  std::string object;        // the program or library, without its folder; empty: unknown
-  std::uint64_t offset = 0;  // of the call in the object
+  std::string function;  // with its namespaces, without its parameters; empty: unknown
+  std::string object;    // the program or library, without its folder; empty: unknown
+  std::string place;     // "train.cpp:41"; without debug information in the object, "+ 0x2f41"
 };
-
-std::string file_name(const std::string& path) {
-  return std::filesystem::path(path).filename().string();
-}
 
 bool starts_with_any(std::string_view text, std::initializer_list<std::string_view> starts) {
   return std::ranges::any_of(starts, [&](auto start) { return text.starts_with(start); });
@@ -117,7 +109,7 @@ Frames frames_at(const std::set<void*>& calls) {
     Dl_info info{};
     if (dladdr(static_cast<const char*>(call) - 1, &info) == 0) continue;
     auto& frame = frames[call];
-    frame.object = file_name(info.dli_fname);
+    frame.object = std::filesystem::path(info.dli_fname).filename().string();
     if (info.dli_sname != nullptr) frame.function = shortened(c10::demangle(info.dli_sname));
     if (!is_library(frame.object)) of_program.push_back(call);
   }
@@ -125,14 +117,15 @@ Frames frames_at(const std::set<void*>& calls) {
   const std::scoped_lock lock(mutex);
   const auto found = torch::unwind::symbolize(of_program, torch::unwind::Mode::fast);
   for (std::size_t i = 0; i < found.size(); ++i) {
+    const auto& [file, function, line] = found[i];
     auto& frame = frames[of_program[i]];
     const auto library = torch::unwind::libraryFor(of_program[i]);
     if (!library) continue;
-    frame.offset = library->second - 1;
-    if (found[i].funcname != "??") frame.function = shortened(found[i].funcname);
-    if (found[i].filename == library->first || is_in_header(found[i].filename)) continue;
-    frame.file = file_name(found[i].filename);
-    frame.line = found[i].lineno;
+    if (function != "??") frame.function = shortened(function);
+    if (file == library->first || is_in_header(file))
+      frame.place = c10::str("+ 0x", std::hex, library->second - 1);
+    else
+      frame.place = c10::str(std::filesystem::path(file).filename().string(), ':', line);
   }
   return frames;
 }
@@ -141,14 +134,8 @@ Frames frames_at(const std::set<void*>& calls) {
 std::string text_of(const Frame& frame) {
   std::string name = frame.function;
   c10::ReplaceAll(name, "(anonymous namespace)::", "");
-  std::ostringstream text;
-  text << (name.empty() ? frame.object : clipped(name, k_longest_name) + "(...)");
-  if (frame.file.empty()) {
-    text << " + 0x" << std::hex << frame.offset;
-  } else {
-    text << ' ' << frame.file << ':' << frame.line;
-  }
-  return text.str();
+  const auto who = name.empty() ? frame.object : clipped(name, k_longest_name) + "(...)";
+  return who + ' ' + frame.place;
 }
 
 std::string first_name(const std::vector<void*>& calls, Frames& frames) {
@@ -168,10 +155,9 @@ std::string first_name(const std::vector<void*>& calls, Frames& frames) {
 }  // namespace
 
 CallStack CallStack::here() {
-  CallStack stack;
-  stack.calls.resize(256);
-  const int count = backtrace(stack.calls.data(), 256);
-  stack.calls.resize(static_cast<std::size_t>(count));
+  std::array<void*, 256> calls{};
+  const int count = backtrace(calls.data(), 256);
+  CallStack stack{std::vector<void*>(calls.begin(), calls.begin() + count), {}};
   const auto step = torch::autograd::get_current_node();
   if (step && torch::autograd::AnomalyMode::is_enabled()) stack.forward = forward_calls(*step);
   return stack;

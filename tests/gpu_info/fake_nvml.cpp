@@ -147,17 +147,6 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t* memory) 
                nvmlMemory_t{192 * k_gib, 183 * k_gib, 9 * k_gib}, memory);
 }
 
-// A program that draws shares its pid with the first that computes; one more only draws.
-nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned* count,
-                                                  nvmlProcessInfo_v1_t* found) {
-  return list(answer(__func__, index_of(device)), 1000, play.processes, 8 * k_gib, count, found);
-}
-nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses(nvmlDevice_t device, unsigned* count,
-                                                   nvmlProcessInfo_v1_t* found) {
-  return list(answer(__func__, index_of(device)), 999, std::min(play.processes, 2U),
-              static_cast<unsigned long long>(NVML_VALUE_NOT_AVAILABLE), count, found);
-}
-
 #ifndef FAKE_NVML_OLD_DRIVER
 nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int* version) {
   return write(answer(__func__), 13'000, version);
@@ -174,6 +163,7 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t* me
   return write(answer(__func__, index_of(device)),
                nvmlMemory_v2_t{nvmlMemory_v2, 192 * k_gib, k_gib, 183 * k_gib, 8 * k_gib}, memory);
 }
+// A program that draws shares its pid with the first that computes; one more only draws.
 nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device, unsigned* count,
                                                      nvmlProcessInfo_v2_t* found) {
   return list(answer(__func__, index_of(device)), 1000, play.processes, 8 * k_gib, count, found);

@@ -193,6 +193,7 @@ TEST(QueryGpus, LeavesEmptyWhatAnOldDriverLacks) {
   for (GpuInfo& gpu : expected) {
     gpu.pci_bus_id.clear();
     gpu.memory_used_bytes = 9 * k_gib;
+    gpu.processes.clear();
   }
   const GpuReport report = nvml.query();
   EXPECT_EQ(text_of(report.gpus), text_of(expected));
@@ -273,13 +274,12 @@ TEST(QueryGpus, LeavesEmptyWhatOneGpuDoesNotOffer) {
          gpu.memory_used_bytes.reset();
          gpu.memory_free_bytes.reset();
        }},
-      {{"nvmlDeviceGetComputeRunningProcesses_v2"}, [](GpuInfo&) {}},  // the first version answers
-      {{"nvmlDeviceGetComputeRunningProcesses_v2", "nvmlDeviceGetComputeRunningProcesses"},
+      {{"nvmlDeviceGetComputeRunningProcesses_v2"},
        [](GpuInfo& gpu) {
          gpu.processes = {{999, "/usr/bin/python3", std::nullopt},
                           {1000, "/usr/bin/python3", std::nullopt}};
        }},
-      {{"nvmlDeviceGetGraphicsRunningProcesses_v2", "nvmlDeviceGetGraphicsRunningProcesses"},
+      {{"nvmlDeviceGetGraphicsRunningProcesses_v2"},
        [](GpuInfo& gpu) { gpu.processes.pop_back(); }},
       {{"nvmlDeviceGetMPSComputeRunningProcesses_v2"}, [](GpuInfo&) {}},
   };

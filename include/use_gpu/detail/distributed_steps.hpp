@@ -12,18 +12,6 @@ struct DistributedOptions;
 
 namespace use_gpu::detail {
 
-/// The tensors of an output, and whether there is something else in it that could hold some.
-struct OutputTensors {
-  at::Tensor operator()(const at::Tensor& x) { return all.emplace_back(x); }
-  template <class T>
-  T operator()(const T& x) {
-    has_unknown = true;
-    return x;
-  }
-  std::vector<at::Tensor> all = {};
-  bool has_unknown = false;
-};
-
 /// What DistributedDataParallel does, for networks of any type.
 class USE_GPU_EXPORT DistributedSteps {
  public:

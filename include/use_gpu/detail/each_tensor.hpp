@@ -5,6 +5,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <torch/ordered_dict.h>
 #include <use_gpu/errors.hpp>
 
 #include <concepts>
@@ -15,21 +16,15 @@
 #include <unordered_map>
 #include <utility>
 
-namespace torch {
-template <typename Key, typename Value>
-class OrderedDict;
-namespace data {
+namespace torch::data {
 template <typename Data, typename Target>
 struct Example;  // <torch/data/example.h> takes seconds to compile
 }
-}  // namespace torch
 
 namespace use_gpu::detail {
 
-template <class, template <class...> class>
-inline constexpr bool is_a = false;
-template <class... T, template <class...> class Template>
-inline constexpr bool is_a<Template<T...>, Template> = true;
+template <class T, template <class...> class Template>
+inline constexpr bool is_a = c10::guts::is_instantiation_of<Template, T>::value;
 
 /// x, with visit(tensor) in place of each defined tensor in it, and visit(value) in place of what is of
 /// no type that is known here, if visit takes it.
@@ -42,7 +37,6 @@ T with_each_tensor(const T& x, Visit&& visit) {
     return x.defined() ? visit(x) : x;
   } else if constexpr (is_a<T, std::vector>) {
     T all;
-    all.reserve(x.size());
     for (const auto& element : x) all.push_back(inside(element));
     return all;
   } else if constexpr (is_a<T, std::map> || is_a<T, std::unordered_map>) {
@@ -57,12 +51,10 @@ T with_each_tensor(const T& x, Visit&& visit) {
     return x ? T(inside(*x)) : T();
   } else if constexpr (requires { std::tuple_size<T>::value; }) {  // array, pair, tuple
     return std::apply([&](const auto&... element) { return T{inside(element)...}; }, x);
+  } else if constexpr (is_a<T, torch::data::Example> && requires { x.target; }) {
+    return T{inside(x.data), inside(x.target)};
   } else if constexpr (is_a<T, torch::data::Example>) {
-    if constexpr (requires { x.target; }) {
-      return T{inside(x.data), inside(x.target)};
-    } else {
-      return T{inside(x.data)};
-    }
+    return T{inside(x.data)};
   } else if constexpr (!is_plain && requires { visit(x); }) {
     return visit(x);
   } else {
@@ -98,18 +90,6 @@ struct BatchMover {
         "use_gpu::to_device: this type holds no tensors that are known; give its "
         "namespace T to_device(const T&, c10::Device)");
     return own_overload::call(x, device);
-  }
-};
-
-/// The tensors of a batch.
-struct BatchTensors {
-  std::vector<at::Tensor> all = {};
-
-  at::Tensor operator()(const at::Tensor& x) { return all.emplace_back(x); }
-  template <class T>
-  T operator()(const T&) {
-    static_assert(std::is_void_v<T>,
-                  "use_gpu::split_batch: this type holds no tensors that are known");
   }
 };
 

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <numeric>
 #include <unordered_map>
-#include <utility>
 
 #include "core/copies/each_copy.hpp"
 #include "core/copies/flat_buffers.hpp"
@@ -46,19 +45,17 @@ struct Parcel {
 };
 
 // Small tensors, as many together as fit. Sizes that 16 divides come first, then 8, and so on: so
-// each begins at a multiple of its dtype's size, and each_copy moves many as one row.
+// each begins at a multiple of its dtype's size.
 std::vector<Parcel> parcels_of(const Pairs& small) {
-  std::vector<Parcel> parcels;
-  Parcel parcel;
+  std::vector<Parcel> parcels(1);
   for (const std::int64_t divisor : {16, 8, 4, 2, 1}) {
     for (std::size_t i = 0; i < small.targets.size(); ++i) {
       const auto size = bytes_in(small.targets[i]);
       if (std::gcd(size, 16) != divisor) continue;
-      if (parcel.bytes + size > k_parcel_bytes) parcels.push_back(std::exchange(parcel, {}));
-      parcel.add(small.values[i], small.targets[i]);
+      if (parcels.back().bytes + size > k_parcel_bytes) parcels.emplace_back();
+      parcels.back().add(small.values[i], small.targets[i]);
     }
   }
-  parcels.push_back(std::move(parcel));
   return parcels;
 }
 
@@ -67,6 +64,13 @@ std::vector<Parcel> parcels_of(const Pairs& small) {
 at::Tensor memory_on(c10::Device device, c10::Device other, std::int64_t bytes) {
   const bool pinned = device.is_cpu() && other.is_cuda();
   return at::empty({bytes}, at::TensorOptions(at::kByte).device(device).pinned_memory(pinned));
+}
+
+// Writes what a device holds into that memory of it, one after the other: 128 by one kernel.
+Step pack(at::TensorList values, at::Tensor memory) {
+  std::vector<at::Tensor> parts;
+  for (const auto& x : values) parts.push_back(flat_view(x, at::kByte));
+  return [parts, memory]() mutable { at::cat_out(memory, parts); };
 }
 
 // Sends the parcels from one device to another, one after the other: each is packed, copied and
@@ -78,7 +82,9 @@ void add_parcel_steps(const std::vector<Parcel>& parcels, c10::Device from, c10:
   for (const auto& parcel : parcels) {
     const auto packed = memory_from.narrow(0, 0, parcel.bytes);
     const auto unpacked = memory_to.narrow(0, 0, parcel.bytes);
-    steps.push_back(each_copy(parcel.pairs.values, parcel.places_in(packed)));
+    const auto& values = parcel.pairs.values;
+    steps.push_back(from.is_cpu() ? each_copy(values, parcel.places_in(packed))
+                                  : pack(values, packed));
     steps.emplace_back([=] { unpacked.copy_(packed); });
     steps.push_back(each_copy(parcel.places_in(unpacked), parcel.pairs.targets));
   }

@@ -5,7 +5,6 @@
 
 #include <cstring>
 #include <map>
-#include <utility>
 
 #include "core/copies/flat_buffers.hpp"
 
@@ -16,11 +15,6 @@ namespace {
 // this took ten times as long as one thread. Only a large copy is worth it.
 constexpr std::size_t k_worth_threads = std::size_t{1} << 20;
 
-struct Row {
-  std::vector<at::Tensor> values;
-  at::Tensor target;  // all their targets, which follow each other
-};
-
 // The widest integer that divides the size and the begin of both.
 at::ScalarType common_integer(const at::Tensor& a, const at::Tensor& b) {
   const auto begin = [](const at::Tensor& x) {
@@ -28,12 +22,6 @@ at::ScalarType common_integer(const at::Tensor& a, const at::Tensor& b) {
            static_cast<std::uintptr_t>(begin_of(x));
   };
   return widest_integer(a.nbytes() | begin(a) | begin(b));
-}
-
-// Whether y begins in memory where x ends.
-bool are_neighbours(const at::Tensor& x, const at::Tensor& y) {
-  return x.storage().unsafeGetStorageImpl() == y.storage().unsafeGetStorageImpl() &&
-         begin_of(y) == begin_of(x) + bytes_in(x);
 }
 
 }  // namespace
@@ -45,58 +33,33 @@ void Pairs::add(const at::Tensor& value, const at::Tensor& target) {
 
 Step each_copy(at::TensorList values, at::TensorList targets) {
   // LibTorch's _foreach_copy_ runs a kernel for each pair if their dtypes differ.
-  std::map<at::ScalarType, std::vector<Row>> on_device;
+  std::map<at::ScalarType, Pairs> on_device;
   Pairs on_host;
-  std::vector<at::Tensor> alike;  // the targets of these two, as they were given
   Pairs one_by_one;
   for (std::size_t i = 0; i < targets.size(); ++i) {
     const auto& value = values[i];
     const auto& target = targets[i];
     if (!are_alike(value, target)) {
       one_by_one.add(value, target);
-      continue;
-    }
-    alike.push_back(target);
-    if (value.const_data_ptr() == target.const_data_ptr()) continue;  // itself, or empty
-    if (!target.is_cpu()) {
+    } else if (value.const_data_ptr() == target.const_data_ptr()) {
+      continue;  // itself, or empty
+    } else if (!target.is_cpu()) {
       const auto width = common_integer(value, target);
-      const auto to = flat_view(target, width);
-      auto& rows = on_device[width];
-      if (!rows.empty() && are_neighbours(rows.back().target, to)) {
-        auto& all = *rows.back().target.unsafeGetTensorImpl();
-        all.set_sizes_contiguous({all.numel() + to.numel()});
-      } else {
-        rows.push_back({{}, to});
-      }
-      rows.back().values.push_back(flat_view(value, width));
+      on_device[width].add(flat_view(value, width), flat_view(target, width));
     } else if (target.nbytes() < k_worth_threads) {
       on_host.add(value, target);
     } else {  // bytes need not be aligned
       one_by_one.add(flat_view(value, at::kByte), flat_view(target, at::kByte));
     }
   }
-  std::vector<Row> together;
-  std::map<at::ScalarType, Pairs> scattered;
-  for (auto& [width, rows] : on_device) {
-    for (auto& row : rows) {
-      if (row.values.size() == 1) {
-        scattered[width].add(row.values.front(), row.target);
-      } else {
-        together.push_back(std::move(row));
-      }
-    }
-  }
-  return [together = std::move(together), scattered = std::move(scattered),
-          on_host = std::move(on_host), alike = std::move(alike),
-          one_by_one = std::move(one_by_one)]() mutable {
-    for (auto& row : together) at::cat_out(row.target, row.values);
-    for (const auto& [width, pairs] : scattered) at::_foreach_copy_(pairs.targets, pairs.values);
+  return [on_device, on_host, one_by_one, all = targets.vec()] {
+    for (const auto& [width, pairs] : on_device) at::_foreach_copy_(pairs.targets, pairs.values);
     for (std::size_t i = 0; i < on_host.targets.size(); ++i) {
       const auto& target = on_host.targets[i];
       std::memmove(target.mutable_data_ptr(), on_host.values[i].const_data_ptr(), target.nbytes());
     }
     // Autograd sees writes by copy_, but not these.
-    for (const auto& x : alike) x.unsafeGetTensorImpl()->bump_version();
+    for (const auto& x : all) x.unsafeGetTensorImpl()->bump_version();
     for (std::size_t i = 0; i < one_by_one.targets.size(); ++i)
       one_by_one.targets[i].copy_(one_by_one.values[i]);
   };

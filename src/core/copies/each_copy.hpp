@@ -20,9 +20,9 @@ struct Pairs {
 using Step = std::function<void()>;
 
 /// Copies values[i] into targets[i], of the same device and shape, as often as it is called. Where
-/// the two lie alike in memory, as integers, whatever their dtype: on a GPU 128 by one kernel if the
-/// targets follow each other in one storage, else 64 (LibTorch's cat and _foreach_copy_). Others one
-/// by one, also where the dtypes differ. For values only: callers switch autograd off.
+/// the two lie alike in memory, as integers, whatever their dtype: on a GPU 64 by one kernel
+/// (LibTorch's _foreach_copy_). Others one by one, also where the dtypes differ. For values only:
+/// callers switch autograd off.
 [[nodiscard]] Step each_copy(at::TensorList values, at::TensorList targets);
 
 }  // namespace use_gpu::detail

@@ -2,7 +2,6 @@
 #include "core/messages/tensor_summary.hpp"
 
 #include <ATen/SparseCsrTensorImpl.h>
-#include <c10/util/StringUtil.h>
 
 namespace use_gpu::detail {
 

@@ -65,9 +65,9 @@ struct LoadReport {
 /// Waits: for the devices.
 ///
 /// Throws: before anything changes: FileError if a file cannot be read, is damaged, or has a dtype that
-/// LibTorch lacks, in a tensor that is left out too; ParameterError if it does not fit, with each missing or extra name, wrong shape and dtype in differences(). For a
-/// write that the device refuses LibTorch's error passes: the values on that device are then
-/// unspecified.
+/// LibTorch lacks, in a tensor that is left out too; ParameterError if it does not fit, with each
+/// missing or extra name, wrong shape and dtype in differences(). For a write that the device refuses
+/// LibTorch's error passes: the values on that device are then unspecified.
 LoadReport load_parameters(ModuleRef net, const std::filesystem::path& file,
                            const LoadOptions& options = {});
 

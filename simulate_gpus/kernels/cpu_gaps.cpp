@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "kernels/convolutions.hpp"
+#include "kernels/lu.hpp"
 #include "kernels/operation.hpp"
 #include "kernels/transforms.hpp"
 
@@ -263,6 +264,18 @@ Result no_places(const Values& arguments) {
   return at::empty({2, 0}, arguments[3].toScalarType());
 }
 
+// CUDA's GELU behind a product is the one by tanh, before the only rounding.
+Result product_with_gelu(const Values& arguments) {
+  if (!arguments[5].toBool()) return std::nullopt;
+  const at::ScalarType dtype = dtype_of(arguments);
+  const auto wide = [&](std::size_t i) {
+    return arguments[i].toTensor().to(at::toOpMathType(dtype));
+  };
+  const at::Tensor product =
+      at::addmm(wide(0), wide(1), wide(2), arguments[3].toScalar(), arguments[4].toScalar());
+  return at::gelu(product, "tanh").to(dtype);
+}
+
 // The CPU refuses what is singular; on a GPU the inverse is not finite.
 Result inverse_of_singular(const Values& arguments) {
   const at::Tensor& x = arguments[0].toTensor();
@@ -323,6 +336,7 @@ std::optional<Values> computed(const Operation& operation, const Values& argumen
 }
 
 constexpr CpuGap k_gaps[] = {
+    {.name = "_addmm_activation", .compute = computed<product_with_gelu>},
     {.name = "_convolution", .adapt_results = lay_out_convolution},
     {.name = "_fft_*", .adapt_arguments = check_fft_operand, .adapt_results = lay_out},
     {.name = "_linalg_svd", .adapt_arguments = svd_by_any_driver, .adapt_results = make_contiguous},
@@ -347,6 +361,8 @@ constexpr CpuGap k_gaps[] = {
     {.name = "eye", .compute = computed<identity>},
     {.name = "histc", .compute = computed<histogram_of_integers>},
     {.name = "linalg_lstsq", .adapt_arguments = least_squares_by_gels},
+    {.name = "linalg_lu", .compute = lu_without_pivoting},
+    {.name = "linalg_lu_factor_ex", .compute = lu_without_pivoting},
     {.name = "linspace", .compute = computed<integers_between>},
     {.name = "_logcumsumexp", .compute = computed<log_of_one>},
     {.name = "max_unpool*", .compute = computed<unpooled_integers>},

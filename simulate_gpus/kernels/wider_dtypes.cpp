@@ -75,6 +75,7 @@ const std::set<std::string_view> k_rounded_once = {"_adaptive_avg_pool3d",
                                                    "grid_sampler_2d_backward",
                                                    "grid_sampler_3d",
                                                    "grid_sampler_3d_backward",
+                                                   "logit",
                                                    "logit_backward",
                                                    "native_batch_norm",
                                                    "native_batch_norm_backward",
@@ -86,6 +87,8 @@ const std::set<std::string_view> k_rounded_once = {"_adaptive_avg_pool3d",
                                                    "rsqrt",
                                                    "special_i0e",
                                                    "special_xlog1py",
+                                                   "upsample_bicubic2d",
+                                                   "upsample_linear1d",
                                                    "upsample_trilinear3d",
                                                    "upsample_trilinear3d_backward",
                                                    "xlogy"};
@@ -101,6 +104,10 @@ const std::set<std::string_view> k_products = {"_addmm_activation",
                                                "convolution_backward",
                                                "convolution_overrideable",
                                                "mm"};
+
+// Operations with numbers, which the CPU rounds before it computes, and CUDA takes in float32.
+const std::set<std::string_view> k_with_numbers = {"_foreach_add", "_foreach_sub", "add",
+                                                   "addmv",        "rsub",         "sub"};
 
 bool has_products_of(at::ScalarType dtype) {
   const auto ask = [](const char* name) {
@@ -121,6 +128,26 @@ bool is_by_columns(const Values& arguments) {
   if (matrices.size() < 2) return false;
   const at::Tensor &right = matrices.back(), &left = matrices[matrices.size() - 2];
   return (left.size(0) == 1 && right.stride(0) == 1) || (right.size(1) == 1 && left.stride(1) == 1);
+}
+
+bool holds(at::ScalarType dtype, double number) {
+  const auto x = static_cast<float>(number);
+  return x == (dtype == at::kHalf ? float{c10::Half(x)} : float{c10::BFloat16(x)});
+}
+
+// Numbers that the dtype cannot hold: alone, in a list, or as a tensor without dimensions.
+bool has_finer_number(const c10::IValue& argument, at::ScalarType dtype) {
+  if (argument.isDouble()) return !holds(dtype, argument.toDouble());
+  if (argument.isInt()) return !holds(dtype, static_cast<double>(argument.toInt()));
+  if (argument.isTensor()) {
+    const at::Tensor& x = argument.toTensor();
+    return x.defined() && x.dim() == 0 && x.is_floating_point() && x.scalar_type() != dtype &&
+           !holds(dtype, x.item<double>());
+  }
+  return argument.isList() && !argument.isTensorList() &&
+         std::ranges::any_of(argument.toListRef(), [&](const c10::IValue& element) {
+           return has_finer_number(element, dtype);
+         });
 }
 
 bool is_statistic(const c10::Argument& argument) {
@@ -219,10 +246,18 @@ Widening::Widening(const c10::FunctionSchema& schema, const Values& arguments, b
 
 std::optional<Widening> Widening::to_float32(const c10::FunctionSchema& schema,
                                              const Values& arguments) {
-  const auto first = std::ranges::find_if(
-      arguments, [](const c10::IValue& x) { return x.isTensor() && x.toTensor().defined(); });
-  if (first == arguments.end()) return std::nullopt;
-  const at::ScalarType dtype = first->toTensor().scalar_type();
+  const auto is_number = [](const c10::IValue& x) {
+    return x.isTensor() && x.toTensor().defined() &&
+           x.toTensor().unsafeGetTensorImpl()->is_wrapped_number();
+  };
+  const bool is_second = arguments.size() > 1 && is_number(arguments[0]);
+  const c10::IValue& operand = arguments[is_second ? 1 : 0];
+  if (!operand.isTensor() && (!operand.isTensorList() || operand.toListRef().empty()))
+    return std::nullopt;
+  const at::Tensor& first =
+      operand.isTensor() ? operand.toTensor() : operand.toListRef()[0].toTensor();
+  if (!first.defined()) return std::nullopt;
+  const at::ScalarType dtype = first.scalar_type();
   if (dtype != at::kHalf && dtype != at::kBFloat16) return std::nullopt;
   bool is_mixed = false;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
@@ -230,12 +265,17 @@ std::optional<Widening> Widening::to_float32(const c10::FunctionSchema& schema,
     if (is_statistic(argument)) continue;
     if (argument.name() == "dtype" && !arguments[i].isNone()) return std::nullopt;
     for_each_tensor(arguments[i], [&](const at::Tensor& x) {
-      is_mixed |= x.defined() && x.is_floating_point() && x.scalar_type() != dtype;
+      if (!x.defined() || x.scalar_type() == dtype) return;
+      const bool promotes = x.dim() > 0 || (first.dim() == 0 && !is_number(x));
+      is_mixed |= x.is_complex() || (x.is_floating_point() && promotes);
     });
   }
   if (is_mixed) return std::nullopt;
-  if (k_products.contains(base_name(schema)) &&
-      (has_products_of(dtype) || is_by_columns(arguments)))
+  const std::string_view name = base_name(schema);
+  if (k_products.contains(name) && (has_products_of(dtype) || is_by_columns(arguments)))
+    return std::nullopt;
+  const auto is_finer = [&](const c10::IValue& x) { return has_finer_number(x, dtype); };
+  if (k_with_numbers.contains(name) && std::ranges::none_of(arguments, is_finer))
     return std::nullopt;
   Widening widening;
   widening.used_ = {{dtype, at::kFloat, nullptr}};
@@ -259,7 +299,9 @@ at::Tensor Widening::narrowed(const at::Tensor& x) const {
 }
 
 bool is_computed_in_float32(const c10::FunctionSchema& schema) {
-  return k_rounded_once.contains(base_name(schema)) || k_products.contains(base_name(schema));
+  const std::string_view name = base_name(schema);
+  return k_rounded_once.contains(name) || k_products.contains(name) ||
+         k_with_numbers.contains(name);
 }
 
 bool has_statistics(std::string_view name) {

@@ -47,8 +47,8 @@ class Widening {
   bool is_certain_ = true;
 };
 
-/// Whether some of the operation's calls in 16 bits are computed in float32: CUDA's kernel rounds once, and the CPU's more
-/// often, or it takes the CPU many times longer.
+/// Whether some of the operation's calls in 16 bits are computed in float32: CUDA's kernel rounds its result alone, and the
+/// CPU's more, or it takes the CPU many times longer.
 bool is_computed_in_float32(const c10::FunctionSchema& schema);
 
 /// Whether CUDA keeps the results after the first in float32.

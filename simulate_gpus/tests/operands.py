@@ -3,6 +3,7 @@
 
 Usage: simulate_gpus [--dry-run] 2 python operands.py        with --dry-run, LibTorch's own kernels refuse what is refused
 """
+import itertools
 import os
 import unittest
 
@@ -241,6 +242,55 @@ class Values(unittest.TestCase):
         self.assertEqual(str(x.prod(dtype=torch.float32)), str(torch.tensor(1e20, device=FIRST)))
         norm = torch.native_layer_norm(x, [20], None, None, 1e-5)
         self.assertEqual([y.dtype for y in norm], [torch.float16, torch.float32, torch.float32])
+
+    def test_16_bits_are_computed_in_float32(self):
+        torch.manual_seed(0)
+        x, y, matrix = torch.randn(6, 6), torch.randn(6, 6), torch.randn(6, 40)
+        maps, weight = torch.randn(2, 3, 8, 8), torch.randn(4, 3, 3, 3)
+        functional = torch.nn.functional
+        cases = {"add": (torch.add, x, y, {"alpha": 0.37}), "number": (torch.add, x, 0.37, {}),
+                 "sub": (torch.sub, x, y, {"alpha": 1e-3}), "rsub": (torch.rsub, x, 0.1, {}),
+                 "list": (lambda a, b: torch._foreach_add([a], [b], alpha=0.37)[0], x, y, {}),
+                 "numbers": (lambda a: torch._foreach_add([a, a], [0.37, 1e-3])[1], x, {}),
+                 "logit": (torch.logit, x.sigmoid(), {}),
+                 "mm": (torch.mm, matrix, matrix.t(), {}), "mm by columns": (torch.mm, matrix, matrix.t().contiguous(), {}),
+                 "addmm": (torch.addmm, x, matrix, matrix.t(), {"alpha": 0.37, "beta": 0.1}),
+                 "gelu": (torch._addmm_activation, x, matrix, matrix.t(), {"use_gelu": True}),
+                 "bmm": (torch.bmm, maps[0], maps[1], {}),
+                 "convolution": (functional.conv2d, maps, weight, {}),
+                 "linear": (functional.interpolate, maps[0], {"scale_factor": 1.7, "mode": "linear"}),
+                 "bicubic": (functional.interpolate, maps, {"scale_factor": 1.7, "mode": "bicubic"})}
+        for name, dtype in itertools.product(cases, (torch.float16, torch.bfloat16)):
+            with self.subTest(name, dtype=dtype):
+                function, *operands, options = cases[name]
+                narrow = [a.to(FIRST, dtype) if isinstance(a, torch.Tensor) else a for a in operands]
+                wide = [a.float() if isinstance(a, torch.Tensor) else a for a in narrow]
+                found, expected = function(*narrow, **options), function(*wide, **options).to(dtype)
+                self.assertEqual(found.dtype, dtype)
+                # A sum in another order may be rounded to the other side.
+                self.assertLessEqual((found != expected).sum().item(), 0.05 * found.numel())
+                torch.testing.assert_close(found, expected, rtol=torch.finfo(dtype).eps, atol=1e-6)
+
+    def test_gelu_behind_a_product_is_by_tanh(self):
+        x = torch.linspace(-3, 3, 25, device=FIRST).reshape(5, 5)
+        found = torch._addmm_activation(torch.zeros(5, 5, device=FIRST), x, torch.eye(5, device=FIRST), use_gelu=True)
+        torch.testing.assert_close(found, torch.nn.functional.gelu(x, approximate="tanh"))
+
+    def test_lu_without_pivoting(self):
+        for shape, dtype in itertools.product(((3, 3), (2, 3, 5), (5, 3)), (torch.float32, torch.complex128)):
+            with self.subTest(shape=shape, dtype=dtype):
+                x = torch.randn(shape, dtype=dtype, device=FIRST) + 4 * torch.eye(*shape[-2:], device=FIRST)
+                none, lower, upper = torch.linalg.lu(x, pivot=False)
+                self.assertEqual(none.numel(), 0)
+                torch.testing.assert_close(lower @ upper, x)
+                joined, pivots, info = torch.linalg.lu_factor_ex(x, pivot=False)
+                torch.testing.assert_close(joined.triu()[..., :3, :], upper.triu())
+                self.assertEqual(pivots.flatten()[:3].tolist(), [1, 2, 3])
+                self.assertFalse(info.any())
+        ones = torch.ones(3, 3, device=FIRST)
+        self.assertEqual(torch.linalg.lu_factor_ex(ones, pivot=False)[2].item(), 2)
+        with self.assertRaisesRegex(RuntimeError, "torch.linalg.lu_factor"):
+            torch.linalg.lu_factor(ones, pivot=False)
 
     def test_a_rehearsal_draws_nothing(self):
         def draws(dtype):

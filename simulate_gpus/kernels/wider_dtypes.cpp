@@ -106,7 +106,8 @@ const std::set<std::string_view> k_products = {"_addmm_activation",
                                                "mm"};
 
 // Operations with numbers, which the CPU rounds before it computes, and CUDA takes in float32.
-const std::set<std::string_view> k_with_numbers = {"_foreach_add", "_foreach_sub", "add",
+const std::set<std::string_view> k_with_numbers = {"_foreach_add", "_foreach_div", "_foreach_mul",
+                                                   "_foreach_pow", "_foreach_sub", "add",
                                                    "addmv",        "rsub",         "sub"};
 
 bool has_products_of(at::ScalarType dtype) {

@@ -252,6 +252,8 @@ class Values(unittest.TestCase):
                  "sub": (torch.sub, x, y, {"alpha": 1e-3}), "rsub": (torch.rsub, x, 0.1, {}),
                  "list": (lambda a, b: torch._foreach_add([a], [b], alpha=0.37)[0], x, y, {}),
                  "numbers": (lambda a: torch._foreach_add([a, a], [0.37, 1e-3])[1], x, {}),
+                 "products": (lambda a: torch._foreach_mul([a], [0.37])[0], x, {}), "powers": (lambda a: torch._foreach_pow([a], 0.37)[0], x.exp(), {}),
+                 "quotients": (lambda a: torch._foreach_div([a], 0.37)[0], x, {}),
                  "logit": (torch.logit, x.sigmoid(), {}),
                  "mm": (torch.mm, matrix, matrix.t(), {}), "mm by columns": (torch.mm, matrix, matrix.t().contiguous(), {}),
                  "addmm": (torch.addmm, x, matrix, matrix.t(), {"alpha": 0.37, "beta": 0.1}),

@@ -123,8 +123,9 @@ bool has_products_of(at::ScalarType dtype) {
 bool is_by_columns(const Values& arguments) {
   std::vector<at::Tensor> matrices;
   for (const c10::IValue& argument : arguments) {
-    if (argument.isTensor() && argument.toTensor().dim() == 2)
-      matrices.push_back(argument.toTensor());
+    if (!argument.isTensor() || !argument.toTensor().defined()) continue;
+    const at::Tensor& x = argument.toTensor();
+    if (x.layout() == at::kStrided && x.dim() == 2) matrices.push_back(x);
   }
   if (matrices.size() < 2) return false;
   const at::Tensor &right = matrices.back(), &left = matrices[matrices.size() - 2];

@@ -155,7 +155,7 @@ at::Tensor make_device_tensor(const at::Tensor& host, Writes& writes) {
 }
 
 void resize_like(const at::Tensor& tensor, const at::Tensor& result) {
-  if (tensor.sizes() == result.sizes()) return;
+  if (tensor.is_nested() || tensor.sizes() == result.sizes()) return;
   const void* const before = tensor.has_storage() ? tensor.storage().data() : nullptr;
   tensor.resize_(result.sizes());
   // What was there is copied in the stream, and must not come after the result.

@@ -120,11 +120,12 @@ bool has_products_of(at::ScalarType dtype) {
 }
 
 // A vector by the columns of a matrix, each in a row of memory: the CPU is fast at it, and conversion would take longer.
-bool is_by_columns(const Values& arguments) {
+bool is_by_columns(const c10::FunctionSchema& schema, const Values& arguments) {
   std::vector<at::Tensor> matrices;
-  for (const c10::IValue& argument : arguments) {
-    if (!argument.isTensor() || !argument.toTensor().defined()) continue;
-    const at::Tensor& x = argument.toTensor();
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (!arguments[i].isTensor() || schema.arguments()[i].is_out()) continue;
+    const at::Tensor& x = arguments[i].toTensor();
+    if (!x.defined()) continue;
     if (x.layout() == at::kStrided && x.dim() == 2) matrices.push_back(x);
   }
   if (matrices.size() < 2) return false;
@@ -248,19 +249,23 @@ Widening::Widening(const c10::FunctionSchema& schema, const Values& arguments, b
 
 std::optional<Widening> Widening::to_float32(const c10::FunctionSchema& schema,
                                              const Values& arguments) {
-  const auto is_number = [](const c10::IValue& x) {
-    return x.isTensor() && x.toTensor().defined() &&
-           x.toTensor().unsafeGetTensorImpl()->is_wrapped_number();
+  if (arguments[0].isTensor() && arguments[0].toTensor().defined()) {  // as a rule this tells
+    const at::Tensor& x = arguments[0].toTensor();
+    if (x.dim() > 0 && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble))
+      return std::nullopt;
+  }
+  const auto is_number = [](const at::Tensor& x) {
+    return x.unsafeGetTensorImpl()->is_wrapped_number();
   };
-  const bool is_second = arguments.size() > 1 && is_number(arguments[0]);
-  const c10::IValue& operand = arguments[is_second ? 1 : 0];
-  if (!operand.isTensor() && (!operand.isTensorList() || operand.toListRef().empty()))
-    return std::nullopt;
-  const at::Tensor& first =
-      operand.isTensor() ? operand.toTensor() : operand.toListRef()[0].toTensor();
+  at::Tensor first;  // in 16 bits
+  for (std::size_t i = 0; i < arguments.size() && !first.defined(); ++i) {
+    for_each_tensor(arguments[i], [&](const at::Tensor& x) {
+      if (!x.defined() || first.defined() || is_number(x)) return;
+      if (x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16) first = x;
+    });
+  }
   if (!first.defined()) return std::nullopt;
   const at::ScalarType dtype = first.scalar_type();
-  if (dtype != at::kHalf && dtype != at::kBFloat16) return std::nullopt;
   bool is_mixed = false;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const c10::Argument& argument = schema.arguments()[i];
@@ -269,12 +274,14 @@ std::optional<Widening> Widening::to_float32(const c10::FunctionSchema& schema,
     for_each_tensor(arguments[i], [&](const at::Tensor& x) {
       if (!x.defined() || x.scalar_type() == dtype) return;
       const bool promotes = x.dim() > 0 || (first.dim() == 0 && !is_number(x));
-      is_mixed |= x.is_complex() || (x.is_floating_point() && promotes);
+      // Each element of a list has a result of its own dtype.
+      is_mixed |=
+          x.is_complex() || arguments[i].isTensorList() || (x.is_floating_point() && promotes);
     });
   }
   if (is_mixed) return std::nullopt;
   const std::string_view name = base_name(schema);
-  if (k_products.contains(name) && (has_products_of(dtype) || is_by_columns(arguments)))
+  if (k_products.contains(name) && (has_products_of(dtype) || is_by_columns(schema, arguments)))
     return std::nullopt;
   const auto is_finer = [&](const c10::IValue& x) { return has_finer_number(x, dtype); };
   if (k_with_numbers.contains(name) && std::ranges::none_of(arguments, is_finer))

@@ -254,6 +254,8 @@ class Values(unittest.TestCase):
                  "numbers": (lambda a: torch._foreach_add([a, a], [0.37, 1e-3])[1], x, {}),
                  "products": (lambda a: torch._foreach_mul([a], [0.37])[0], x, {}), "powers": (lambda a: torch._foreach_pow([a], 0.37)[0], x.exp(), {}),
                  "quotients": (lambda a: torch._foreach_div([a], 0.37)[0], x, {}),
+                 "polygamma": (lambda a: torch.polygamma(2, a), x.exp(), {}), "product into": (lambda a, b: torch.mm(a, b, out=torch.empty_like(x).to(a)), matrix, matrix.t(), {}),
+                 "nested": (lambda a: torch.nested.nested_tensor([a, a[:2]]).add_(0.37)[1], x, {}),
                  "logit": (torch.logit, x.sigmoid(), {}),
                  "mm": (torch.mm, matrix, matrix.t(), {}), "mm by columns": (torch.mm, matrix, matrix.t().contiguous(), {}),
                  "addmm": (torch.addmm, x, matrix, matrix.t(), {"alpha": 0.37, "beta": 0.1}),
@@ -272,6 +274,16 @@ class Values(unittest.TestCase):
                 # A sum in another order may be rounded to the other side.
                 self.assertLessEqual((found != expected).sum().item(), 0.05 * found.numel())
                 torch.testing.assert_close(found, expected, rtol=torch.finfo(dtype).eps, atol=1e-6)
+
+    def test_results_keep_their_dtypes(self):
+        half, integers = torch.ones(2, dtype=torch.float16, device=FIRST), torch.ones(2, dtype=torch.int32, device=FIRST)
+        self.assertEqual([x.dtype for x in torch._foreach_add([half, integers], 0.37)], [torch.float16, torch.float32])
+        self.assertEqual([x.dtype for x in torch._foreach_div([integers, half], 0.37)], [torch.float32, torch.float16])
+        for other, dtype in ((torch.tensor(0.37), torch.float16), (integers, torch.float16), (0.37j, torch.complex32), (half.float(), torch.float32)):
+            self.assertEqual((half + other).dtype, dtype)
+            self.assertEqual(torch.add(half, other, alpha=3).dtype, dtype)
+        self.assertEqual(torch.add(integers, half, alpha=0.37).dtype, torch.float16)
+        self.assertEqual((half[0] + torch.tensor(0.37, device=FIRST)).dtype, torch.float32)
 
     def test_gelu_behind_a_product_is_by_tanh(self):
         x = torch.linspace(-3, 3, 25, device=FIRST).reshape(5, 5)

@@ -16,7 +16,7 @@ deps = subprocess.run(["ninja", "-C", build, "-t", "deps"], capture_output=True,
 checked, lacking = set(), []
 for entry in deps.split("\n\n"):
     source, *headers = entry.splitlines() or [""]
-    if re.match(r"simulate_gpus/(?!.*tests/)", source):
+    if re.match(r"(simulate_gpus/|CMakeFiles/simulate_gpus)(?!.*tests/)", source):
         for header in headers:
             found = re.search(r"/cuda[^/]*/(?:targets/[^/]*/)?include/(.*)", str((build / header.strip()).resolve()))
             # The command of the README asks for the package cuda-toolkit[crt], which has these.

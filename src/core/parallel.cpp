@@ -15,6 +15,7 @@
 #include "core/device_check.hpp"
 #include "core/device_cuda.hpp"
 #include "core/messages/error_text.hpp"
+#include "gpu_info/message.hpp"
 
 // Functions of LibTorch's own OpenMP and MKL; null if it uses none. Not linked: the wheels contain
 // an OpenMP, and a process should not have two.
@@ -83,8 +84,10 @@ void parallel_on(const std::vector<c10::Device>& devices,
       const std::lock_guard lock(mutex);
       if (!first_error) first_error = std::current_exception();
       try {
+        constexpr std::size_t k_most_bytes = 1000;
+        const auto cause = detail::clipped(detail::current_error_text(), k_most_bytes);
         detail::log_message(LogLevel::error, c10::str("parallel_on: entry ", entry, ", on ", device,
-                                                      ", failed: ", detail::current_error_text()));
+                                                      ", failed: ", cause));
       } catch (...) {  // no memory for a text: the error itself is kept
       }
     }

@@ -85,7 +85,9 @@ class Nvml {
         code_(library_ ? USE_GPU_NVML(*this, nvmlInit_v2)() : NVML_ERROR_LIBRARY_NOT_FOUND) {}
   ~Nvml() {
     if (code_ == NVML_SUCCESS) USE_GPU_NVML(*this, nvmlShutdown)();
+#ifndef __SANITIZE_ADDRESS__  // LeakSanitizer knows the driver's own leaks by the library's name
     if (library_) dlclose(library_);
+#endif
   }
 
   // Why NVML is not usable, and what to do; empty if it is. To be called first.

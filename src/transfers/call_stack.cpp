@@ -135,7 +135,8 @@ std::string text_of(const Frame& frame) {
   std::string name = frame.function;
   c10::ReplaceAll(name, "(anonymous namespace)::", "");
   const auto who = name.empty() ? frame.object : clipped(name, k_longest_name) + "(...)";
-  return who + ' ' + frame.place;
+  if (who.empty()) return "unknown";
+  return frame.place.empty() ? who : who + ' ' + frame.place;
 }
 
 std::string first_name(const std::vector<void*>& calls, Frames& frames) {

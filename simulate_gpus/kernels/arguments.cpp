@@ -23,7 +23,8 @@ bool is_index_operation(const c10::FunctionSchema& schema) {
 
 bool takes_other_devices(const c10::FunctionSchema& schema) {
   return is_index_operation(schema) || schema.name() == "aten::_ctc_loss" ||
-         schema.name() == "aten::_ctc_loss_backward";
+         schema.name() == "aten::_ctc_loss_backward" ||
+         (schema.name().starts_with("aten::_foreach_") && schema.argumentIndexWithName("scalars"));
 }
 
 std::string_view base_name(const c10::FunctionSchema& schema) {

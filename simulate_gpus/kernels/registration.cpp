@@ -90,7 +90,13 @@ class ListComputingKernel : public c10::OperatorKernel {
  public:
   void operator()(const c10::OperatorHandle& handle, c10::DispatchKeySet keys,
                   torch::jit::Stack* stack) {
-    if (are_lists_on_one_device(torch::jit::last(*stack, handle.schema().arguments().size()))) {
+    const auto arguments = torch::jit::last(*stack, handle.schema().arguments().size());
+    if (const auto numbers = handle.schema().argumentIndexWithName("scalars");
+        numbers && arguments[*numbers].isTensor()) {
+      const at::Tensor& x = arguments[*numbers].toTensor();
+      TORCH_CHECK(x.is_cpu(), "Expected scalars to be on CPU, got ", x.device(), " instead.");
+    }
+    if (are_lists_on_one_device(arguments)) {
       on_one_device_(handle, keys, stack);
     } else {
       handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);

@@ -285,6 +285,12 @@ class Values(unittest.TestCase):
         self.assertEqual(torch.add(integers, half, alpha=0.37).dtype, torch.float16)
         self.assertEqual((half[0] + torch.tensor(0.37, device=FIRST)).dtype, torch.float32)
 
+    def test_numbers_of_a_list_are_on_the_host(self):
+        x, numbers = torch.ones(2, device=FIRST), torch.tensor([0.5, 0.25])
+        self.assertEqual([y[0].item() for y in torch._foreach_addcmul([x, x], [x, x], [x, x], numbers)], [1.5, 1.25])
+        with self.assertRaisesRegex(RuntimeError, "Expected scalars to be on CPU, got cuda:0 instead"):
+            torch._foreach_addcdiv([x, x], [x, x], [x, x], numbers.to(FIRST))
+
     def test_gelu_behind_a_product_is_by_tanh(self):
         x = torch.linspace(-3, 3, 25, device=FIRST).reshape(5, 5)
         found = torch._addmm_activation(torch.zeros(5, 5, device=FIRST), x, torch.eye(5, device=FIRST), use_gelu=True)

@@ -87,7 +87,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> cudnn_batch_norm(
     double average_factor, double epsilon) {
   auto [output, mean, inverse_deviation] = at::native_batch_norm(
       input, weight, bias, running_mean, running_var, training, average_factor, epsilon);
-  if (!training) mean = inverse_deviation = at::empty({0}, weight.options());
+  if (!training) {
+    mean = at::empty({0}, weight.options());
+    inverse_deviation = at::empty({0}, weight.options());
+  }
   return {output, mean, inverse_deviation, at::empty({0}, input.options().dtype(at::kByte))};
 }
 

@@ -91,10 +91,10 @@ class ListComputingKernel : public c10::OperatorKernel {
   void operator()(const c10::OperatorHandle& handle, c10::DispatchKeySet keys,
                   torch::jit::Stack* stack) {
     const auto arguments = torch::jit::last(*stack, handle.schema().arguments().size());
-    if (const auto numbers = handle.schema().argumentIndexWithName("scalars");
-        numbers && arguments[*numbers].isTensor()) {
-      const at::Tensor& x = arguments[*numbers].toTensor();
-      TORCH_CHECK(x.is_cpu(), "Expected scalars to be on CPU, got ", x.device(), " instead.");
+    if (const auto place = handle.schema().argumentIndexWithName("scalars")) {
+      const c10::IValue& numbers = arguments[static_cast<std::size_t>(*place)];
+      TORCH_CHECK(!numbers.isTensor() || numbers.toTensor().is_cpu(),
+                  "Expected scalars to be on CPU, got ", numbers.toTensor().device(), " instead.");
     }
     if (are_lists_on_one_device(arguments)) {
       on_one_device_(handle, keys, stack);

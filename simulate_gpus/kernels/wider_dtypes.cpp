@@ -249,7 +249,8 @@ Widening::Widening(const c10::FunctionSchema& schema, const Values& arguments, b
 
 std::optional<Widening> Widening::to_float32(const c10::FunctionSchema& schema,
                                              const Values& arguments) {
-  if (arguments[0].isTensor() && arguments[0].toTensor().defined()) {  // as a rule this tells
+  // The common case, told by the first operand alone: this is on the path of every such operation.
+  if (arguments[0].isTensor() && arguments[0].toTensor().defined()) {
     const at::Tensor& x = arguments[0].toTensor();
     if (x.dim() > 0 && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble))
       return std::nullopt;

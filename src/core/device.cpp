@@ -38,7 +38,9 @@ int num_gpus() noexcept try { return detail::count_devices(gpu_type()); } catch 
 }
 
 c10::Device try_gpu(int index) {
-  if (index < num_gpus()) return gpu(index);  // or its error, below 0
+  if (index < 0)
+    throw DeviceError("try_gpu(" + std::to_string(index) + "): a GPU's index is at least 0.");
+  if (index < num_gpus()) return gpu(index);
   detail::log_message(LogLevel::debug,
                       "try_gpu(" + std::to_string(index) + "): not there, using the CPU");
   return cpu();

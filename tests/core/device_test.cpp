@@ -56,7 +56,7 @@ TEST(TryGpu, FallsBackToTheCpuPastTheLastGpu) {
 TEST(TryGpu, RefusesNegativeIndices) {
   for (const int index : {-1, INT_MIN}) {
     const auto text = error_of<DeviceError>([&] { (void)try_gpu(index); });
-    EXPECT_TRUE(has(text, "gpu(" + std::to_string(index) + ")"));
+    EXPECT_TRUE(has(text, "try_gpu(" + std::to_string(index) + ")"));
   }
 }
 

@@ -24,7 +24,8 @@ class Language(nn.Module):
         super().__init__()
         self.words, self.places = nn.Embedding(50, 32), nn.Parameter(torch.randn(16, 32) / 50)
         self.first, self.second = nn.LayerNorm(32), nn.LayerNorm(32)
-        self.heads, self.out = nn.Linear(32, 96), nn.Linear(32, 32)
+        # Keys have no bias: softmax cancels it, its gradient is rounding alone.
+        self.heads, self.out = nn.Linear(32, 96, bias=False), nn.Linear(32, 32)
         self.mlp = nn.Sequential(nn.Linear(32, 128), nn.GELU(), nn.Linear(128, 32))
         self.head = nn.Linear(32, 50)
 

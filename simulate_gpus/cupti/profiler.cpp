@@ -9,6 +9,7 @@
 #include <optional>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "cupti/batch.hpp"
 #include "cupti/buffers.hpp"
@@ -52,6 +53,7 @@ struct Thread {
   int depth = 0;
   std::optional<OutermostCall> call = {};
   std::optional<Launch> launch = {};
+  std::vector<Launched> launches = {};  // of the operation that begins
   std::uint64_t begin_of_wait = 0;
 
   ~Thread();
@@ -86,6 +88,8 @@ void emit_record(const OutermostCall& call, const Record& record) {
 
 class Profiler final : public Tool {
  public:
+  bool wants_launches() override { return is_enabled(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL); }
+
   void begins_call(const char* called) override {
     if (thread_is_over || this_thread.depth++ > 0 || rehearses()) return;
     auto& call = this_thread.call.emplace(OutermostCall{.called = called,
@@ -151,6 +155,10 @@ class Profiler final : public Tool {
     return this_thread.call->batch->wrap(std::move(work));
   }
 
+  void launches(const std::vector<Launched>& launches) override {
+    if (!thread_is_over) this_thread.launches = launches;
+  }
+
   void note(CUstream_st& stream, Notes& notes) override {
     if (records_events()) notes.add(EventNote{++last_event, stream.device});
   }
@@ -189,12 +197,23 @@ class Profiler final : public Tool {
     if (!is_same) this_thread.launch = Launch{origin, end};
   }
 
-  // An operation that the CPU has computed since the end of its launch.
+  // An operation that the CPU has computed since the end of its launch: its kernels, which share the time.
   static void emit_computed(const CUstream_st& stream, const Given& given, const Launch& launch) {
-    auto record = record_of(stream, given, launch.origin.correlation, /*is_async=*/true);
-    if (!record) return;
+    std::vector<Given> kernels;
+    for (const Launched& each : std::exchange(this_thread.launches, {})) {
+      kernels.push_back({.kind = given.kind, .name = given.name, .kernel = each.kernel});
+      if (each.kernel != nullptr) kernels.back().size = each.size;
+    }
+    if (kernels.empty()) kernels.push_back(given);
     Block block = launch.origin.block();
-    add_with_times(block, *std::move(record), launch.end, now());
+    std::uint64_t begin = launch.end;
+    const std::uint64_t share = (now() - begin) / kernels.size();
+    for (const Given& kernel : kernels) {
+      auto record = record_of(stream, kernel, launch.origin.correlation, /*is_async=*/true);
+      if (!record) return;
+      add_with_times(block, *std::move(record), begin, begin + share);
+      begin += share;
+    }
     emit(block);
   }
 };

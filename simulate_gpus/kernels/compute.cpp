@@ -136,35 +136,38 @@ std::optional<Values> empty_results(const HostCall& call, const Values& rehearse
   return are_empty ? std::optional(std::move(results)) : std::nullopt;
 }
 
-// A capture needs results for their shapes alone: the values of an index may be there only once the
-// graph is launched. What the CPU refuses else a GPU may refuse too, with another text.
+// In the handler of what the CPU has refused. A capture needs results for their shapes alone: the values of an index may be
+// there only once the graph is launched. What the CPU refuses else a GPU may refuse too, with another text.
 // What it computes in a wider dtype is what a GPU's kernel takes for certain, and what the failed call has not begun.
-Values results_of(HostCall& call, const Values& arguments, bool captured) {
-  std::exception_ptr refusal;
-  Rehearsed rehearsed;
-  try {
-    return call();
-  } catch (const c10::Error& error) {
-    if (captured) {
-      if (auto results = results_of_plain_numbers(call)) return *std::move(results);
-    }
-    rehearsed = rehearse(call.operation->handle, arguments);
-    const std::string_view text = error.what_without_backtrace();
-    const bool is_list_in_place =
-        call.operation->is_of_lists && call.operation->schema().name().ends_with('_');
-    if (rehearsed.how != Rehearsal::complete || is_list_in_place ||
-        text.find("not implemented for '") == text.npos)
-      throw;
-    refusal = std::current_exception();
+Values results_of_refused(HostCall& call, const Values& arguments, bool captured,
+                          const c10::Error& error) {
+  if (captured) {
+    if (auto results = results_of_plain_numbers(call)) return *std::move(results);
   }
+  const Rehearsed rehearsed = rehearse(call.operation->handle, arguments);
+  const std::string_view text = error.what_without_backtrace();
+  const bool is_list_in_place =
+      call.operation->is_of_lists && call.operation->schema().name().ends_with('_');
+  if (rehearsed.how != Rehearsal::complete || is_list_in_place ||
+      text.find("not implemented for '") == text.npos)
+    throw;
   call.known = empty_results(call, rehearsed.results);
   if (call.known) return *call.known;
   for (const c10::IValue& result : rehearsed.results)
     for_each_tensor(result, [&](const at::Tensor& x) { call.wanted.push_back(x.scalar_type()); });
+  const std::exception_ptr refusal = std::current_exception();
   try {
     return call();
   } catch (const c10::Error&) {  // of a dtype that the program does not know
     std::rethrow_exception(refusal);
+  }
+}
+
+Values results_of(HostCall& call, const Values& arguments, bool captured) {
+  try {
+    return call();
+  } catch (const c10::Error& error) {
+    return results_of_refused(call, arguments, captured, error);
   }
 }
 
@@ -279,6 +282,9 @@ void compute(const Operation& operation, torch::jit::Stack* stack) {
   cudaStream_t stream = c10::cuda::getCurrentCUDAStream(device.index()).stream();
   const bool captured = is_captured(stream);
   const bool apart = captured || postpones();
+  const bool is_watched = has_tools();
+  if (is_watched && !captured && wants_launches())
+    tell_launches(launches_of(operation.handle, arguments));
   C10_CUDA_CHECK(begin_operation(stream));
   const bool waits = operation.synchronizes(arguments);
   if (waits && captured) C10_CUDA_CHECK(cudaStreamSynchronize(stream));
@@ -289,7 +295,6 @@ void compute(const Operation& operation, torch::jit::Stack* stack) {
   add_generators(call, arguments, device);
   Values results = results_of(call, arguments, captured);
   Writes writes = to_device(arguments, call, results);
-  const bool is_watched = has_tools();
   if (captured || is_watched) tell_operation(stream, operation.schema().name());
   if (is_watched && settings().check) {
     check_accesses(stream, operation, arguments, results);

@@ -9,13 +9,12 @@
 #include <bit>
 #include <cmath>
 #include <iterator>
-#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "kernels/convolutions.hpp"
-#include "kernels/lu.hpp"
+#include "kernels/linear_algebra.hpp"
 #include "kernels/operation.hpp"
 #include "kernels/transforms.hpp"
 
@@ -42,22 +41,6 @@ Result softmax_backward_to_half(const Values& arguments) {
   return of_float(arguments[0].toTensor(), arguments[1].toTensor(), arguments[2].toInt(),
                   at::kFloat)
       .to(at::kHalf);
-}
-
-// cuSOLVER has three ways to the same values.
-void svd_by_any_driver(Values& arguments) {
-  if (arguments[3].isNone()) return;
-  const std::string& driver = arguments[3].toStringRef();
-  TORCH_CHECK(driver == "gesvd" || driver == "gesvdj" || driver == "gesvda",
-              "torch.linalg.svd: unknown svd driver ", driver, " in svd_cusolver computation.");
-  arguments[3] = c10::IValue();
-}
-
-// The CPU's default finds the rank too.
-void least_squares_by_gels(Values& arguments) {
-  TORCH_CHECK(arguments[3].isNone() || arguments[3].toStringRef() == "gels",
-              "torch.linalg.lstsq: `driver` other than `gels` is not supported on CUDA");
-  arguments[3] = "gels";
 }
 
 // LibTorch's mul_ of a number puts it first, where the CPU's kernel rounds it to the tensor's dtype.
@@ -185,21 +168,6 @@ at::Tensor by_position(const at::Tensor& like, const at::Tensor& x) {
   return x.transpose(1, 2).to(like.scalar_type()).contiguous().transpose(1, 2);
 }
 
-// self, A, upper, transpose, unitriangular, X, M: the CPU's kernel of sparse blocks corrupts memory.
-std::optional<Values> solve_by_dense_triangle(const Operation&, const Values& arguments) {
-  if (arguments[1].toTensor().layout() != at::kSparseBsr) return std::nullopt;
-  const at::Tensor x = arguments[5].toTensor();
-  const at::Tensor& triangle = arguments[1].toTensor();
-  if (triangle._nnz() == 0) {
-    x.fill_(std::numeric_limits<double>::quiet_NaN());
-  } else {
-    x.copy_(std::get<0>(at::triangular_solve(arguments[0].toTensor(), triangle.to_dense(),
-                                             arguments[2].toBool(), arguments[3].toBool(),
-                                             arguments[4].toBool())));
-  }
-  return Values{x, arguments[6]};
-}
-
 // CUDA appends what is added; the CPU's kernel merges, which gives other indices.
 Result sum_of_sparse(const Values& arguments) {
   if (!arguments[1].isTensor()) return std::nullopt;
@@ -274,14 +242,6 @@ Result product_with_gelu(const Values& arguments) {
   const at::Tensor product =
       at::addmm(wide(0), wide(1), wide(2), arguments[3].toScalar(), arguments[4].toScalar());
   return at::gelu(product, "tanh").to(dtype);
-}
-
-// The CPU refuses what is singular; on a GPU the inverse is not finite.
-Result inverse_of_singular(const Values& arguments) {
-  const at::Tensor& x = arguments[0].toTensor();
-  if (!x.diagonal(0, -2, -1).eq(0).any().item<bool>()) return std::nullopt;
-  return at::cholesky_solve(at::eye(x.size(-1), x.options()).expand_as(x), x,
-                            arguments[1].toBool());
 }
 
 // The gradients of input and weight, or the output.

@@ -16,7 +16,6 @@
 #include <utility>
 
 #include "kernels/inside_kernel.hpp"
-#include "runtime/interface.hpp"
 
 namespace simulate_gpus {
 namespace {
@@ -164,7 +163,8 @@ void call_kept_kernel(const c10::OperatorHandle& operation, c10::DispatchKey hos
   found->second.callBoxed(operation, c10::DispatchKeySet(host_key), stack);
 }
 
-Rehearsed rehearse(const c10::OperatorHandle& operation, const Values& arguments) {
+Rehearsed rehearse(const c10::OperatorHandle& operation, const Values& arguments,
+                   std::vector<Launched>* launches) {
   if (!can_rehearse(operation, arguments)) return {};
   const InsideKernel inside;
   Silence silence;
@@ -175,7 +175,7 @@ Rehearsed rehearse(const c10::OperatorHandle& operation, const Values& arguments
   for (const c10::IValue& argument : arguments)
     stack.push_back(
         with_tensors(argument, [&](const at::Tensor& tensor) { return aliases(tensor); }));
-  begin_rehearsal();
+  begin_rehearsal(launches);
   try {
     operation.callBoxed(&stack);
   } catch (const c10::Error& error) {
@@ -188,6 +188,18 @@ Rehearsed rehearse(const c10::OperatorHandle& operation, const Values& arguments
   }
   end_rehearsal();
   return {Rehearsal::complete, std::move(stack)};
+}
+
+std::vector<Launched> launches_of(const c10::OperatorHandle& operation, const Values& arguments) {
+  std::vector<Launched> launches;
+  if (!has_kept_kernel(operation)) return launches;
+  try {
+    const Rehearsed rehearsed = rehearse(operation, arguments, &launches);
+    if (rehearsed.how == Rehearsal::cut_short && !launches.empty()) launches.emplace_back();
+  } catch (const std::exception&) {  // the operation throws it too
+    launches.clear();
+  }
+  return launches;
 }
 
 void rehearse_once(const c10::OperatorHandle& operation, const Values& arguments,

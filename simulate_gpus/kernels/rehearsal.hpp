@@ -10,8 +10,10 @@
 #include <c10/core/DispatchKey.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "kernels/arguments.hpp"
+#include "runtime/interface.hpp"
 
 namespace simulate_gpus {
 
@@ -37,7 +39,11 @@ struct Rehearsed {
 };
 
 /// Throws what LibTorch's own kernel refuses. To be called where something is out of the ordinary.
-Rehearsed rehearse(const c10::OperatorHandle& operation, const Values& arguments);
+Rehearsed rehearse(const c10::OperatorHandle& operation, const Values& arguments,
+                   std::vector<Launched>* launches = nullptr);
+
+/// What LibTorch's own kernel launches; an empty kernel for what it does when it is cut short. Nothing where that is not known.
+std::vector<Launched> launches_of(const c10::OperatorHandle& operation, const Values& arguments);
 
 /// The same, unless the kernel is known to take arguments of this form, a number of the caller's.
 void rehearse_once(const c10::OperatorHandle& operation, const Values& arguments,

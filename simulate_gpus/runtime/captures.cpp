@@ -142,6 +142,12 @@ void simulate_gpus::tell_operation(cudaStream_t stream, std::string_view name) {
   tell_given(stream_of(stream), {.kind = Kind::operation, .name = name});
 }
 
+bool simulate_gpus::wants_launches() { return ask(&Tool::wants_launches); }
+
+void simulate_gpus::tell_launches(std::vector<Launched> launches) {
+  tell(&Tool::launches, launches);
+}
+
 void simulate_gpus::tell_collective(cudaStream_t stream, std::string_view name, std::uint64_t bytes,
                                     std::string_view call) {
   tell_given(stream_of(stream),

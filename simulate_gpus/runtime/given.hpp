@@ -6,14 +6,14 @@
 #include <driver_types.h>
 
 #include <any>
-#include <array>
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "interface.hpp"
 
 namespace simulate_gpus {
 
@@ -44,12 +44,6 @@ class Notes {
 
 /// What a stream is given. The first four are copies.
 enum class Kind { to_device, to_host, between, within, set, operation, collective, event, wait };
-
-/// Of a kernel of CUDA: how many blocks, each of how many threads.
-struct LaunchSize {
-  std::array<unsigned, 3> grid, block;
-  std::size_t shared_bytes;  ///< as given to the launch
-};
 
 struct Given {
   Kind kind;

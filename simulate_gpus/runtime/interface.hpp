@@ -7,6 +7,8 @@
 
 #include <driver_types.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -15,6 +17,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "simulate_gpus.h"
 
@@ -38,6 +41,18 @@ struct StreamMoment {
 struct MemoryRange {
   std::uintptr_t begin, end;
   bool writes;
+};
+
+/// Of a kernel of CUDA: how many blocks, each of how many threads.
+struct LaunchSize {
+  std::array<unsigned, 3> grid, block;
+  std::size_t shared_bytes;  ///< as given to the launch
+};
+
+/// One launch of a kernel of LibTorch's own.
+struct Launched {
+  const void* kernel = nullptr;  ///< null for what is only known as the operation's
+  LaunchSize size = {};
 };
 
 /// Where the program asked for something, remembered in a form that is cheap to make.
@@ -120,8 +135,8 @@ struct PhysicalMemory;
 
 /// Until the end of its rehearsal this thread begins no work: launches, memory sets and copies to a
 /// device do nothing; copies to the host and the operations of simulated kernels fail. The end says
-/// whether one did.
-void begin_rehearsal();
+/// whether one did. What would be launched is appended to `launches`, which may be null.
+void begin_rehearsal(std::vector<Launched>* launches = nullptr);
 bool end_rehearsal();
 [[nodiscard]] bool rehearses();
 
@@ -150,6 +165,10 @@ void record_submission(cudaStream_t stream, std::function<void(cudaStream_t)> su
 /// from it. Where nothing is captured and there is none, nobody listens.
 [[nodiscard]] bool has_tools();
 void tell_operation(cudaStream_t stream, std::string_view name);
+
+/// Whether a tool asks what LibTorch's own kernel for an operation launches; and what it does for the one that this thread begins.
+[[nodiscard]] bool wants_launches();
+void tell_launches(std::vector<Launched> launches);
 
 /// The same for a collective, or a message. `call` is what the program called.
 void tell_collective(cudaStream_t stream, std::string_view name, std::uint64_t bytes,

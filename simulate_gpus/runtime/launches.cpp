@@ -36,12 +36,14 @@ cudaError_t launch_libtorchs(const void* function, cudaStream_t stream) {
 }
 
 cudaError_t launch(const void* function, const KernelLaunch& wanted) {
-  if (rehearses()) return cudaSuccess;
+  const LaunchSize size{wanted.grid, wanted.block, wanted.shared_bytes};
+  if (rehearses()) {
+    note_launch({function, size});
+    return cudaSuccess;
+  }
   if (settings().dry_run) {
     tell_given(stream_of(wanted.stream),
-               {.kind = Kind::operation,
-                .kernel = function,
-                .size = LaunchSize{wanted.grid, wanted.block, wanted.shared_bytes}});
+               {.kind = Kind::operation, .kernel = function, .size = size});
     submit(stream_of(wanted.stream), [] {});
     return cudaSuccess;
   }

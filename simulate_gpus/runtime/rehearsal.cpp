@@ -4,14 +4,18 @@
 #include <cuda_runtime_api.h>
 
 #include "errors.hpp"
-#include "interface.hpp"
 
 namespace simulate_gpus {
 namespace {
 
 thread_local bool is_rehearsal = false, has_come_to_work = false;
+thread_local std::vector<Launched>* noted = nullptr;
 
 }  // namespace
+
+void note_launch(const Launched& launch) {
+  if (noted != nullptr) noted->push_back(launch);
+}
 
 cudaError_t refuse_in_rehearsal() {
   if (!is_rehearsal) return cudaSuccess;
@@ -23,13 +27,15 @@ cudaError_t refuse_in_rehearsal() {
 
 using namespace simulate_gpus;
 
-void simulate_gpus::begin_rehearsal() {
+void simulate_gpus::begin_rehearsal(std::vector<Launched>* launches) {
   is_rehearsal = true;
   has_come_to_work = false;
+  noted = launches;
 }
 
 bool simulate_gpus::end_rehearsal() {
   is_rehearsal = false;
+  noted = nullptr;
   if (has_come_to_work) cudaGetLastError();
   return has_come_to_work;
 }

@@ -3,7 +3,12 @@
 
 #include <driver_types.h>
 
+#include "interface.hpp"
+
 namespace simulate_gpus {
+
+/// Of this thread, which rehearses.
+void note_launch(const Launched& launch);
 
 /// Success, unless this thread rehearses: then nothing begins whose result the host reads.
 cudaError_t refuse_in_rehearsal();

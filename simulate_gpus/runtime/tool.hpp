@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "given.hpp"
 #include "interface.hpp"
@@ -61,6 +62,9 @@ class Tool {
   /// A graph is launched, which gives to the stream what was captured.
   virtual void launched(CUstream_st&, std::span<const Captured>) {}
 
+  /// Where a tool wants it: LibTorch's own kernel for the operation that this thread begins now launches these.
+  virtual void launches(const std::vector<Launched>&) {}
+
   /// Somebody may wait for all that the stream was given so far.
   virtual void note(CUstream_st&, Notes&) {}
   /// What the stream is given from now on waits for all that the other was given.
@@ -94,6 +98,9 @@ class Tool {
   virtual void finish() {}
 
   // What a tool may decide; the first answer that is not zero counts.
+
+  /// Whether to tell what operations launch, which takes time.
+  virtual bool wants_launches() { return false; }
 
   /// The error that this call of a function of CUDA returns at once.
   virtual cudaError_t fault(const char*) { return cudaSuccess; }

@@ -37,9 +37,10 @@ TEST(Profiler, ShowsKernelsAndCopiesInCpp) {
     EXPECT_EQ(event.deviceResourceId(), 7U);
     EXPECT_GT(event.durationNs(), 0U);
   }
-  EXPECT_EQ(names,
-            (std::vector<std::string>{"Memcpy HtoD (Pinned -> Device)",
-                                      "aten::addmm gemm (simulated)", "aten::relu (simulated)"}));
+  ASSERT_EQ(names.size(), 3U);
+  EXPECT_EQ(names[0], "Memcpy HtoD (Pinned -> Device)");
+  EXPECT_EQ(names[1], "aten::addmm gemm (simulated)");
+  EXPECT_TRUE(names[2].starts_with("void at::native::vectorized_elementwise_kernel<")) << names[2];
 }
 
 // What CUPTI gives to this program.

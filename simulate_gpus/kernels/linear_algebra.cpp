@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
-#include "kernels/lu.hpp"
+#include "kernels/linear_algebra.hpp"
 
 #include <ATen/ATen.h>
 #include <ATen/native/Resize.h>
 
 #include <algorithm>
+#include <limits>
+#include <string>
+#include <vector>
 
 namespace simulate_gpus {
 namespace {
@@ -74,6 +77,42 @@ std::optional<Values> lu_without_pivoting(const Operation& operation, const Valu
     results.emplace_back(result);
   }
   return results;
+}
+
+void svd_by_any_driver(Values& arguments) {
+  if (arguments[3].isNone()) return;
+  const std::string& driver = arguments[3].toStringRef();
+  TORCH_CHECK(driver == "gesvd" || driver == "gesvdj" || driver == "gesvda",
+              "torch.linalg.svd: unknown svd driver ", driver, " in svd_cusolver computation.");
+  arguments[3] = c10::IValue();
+}
+
+void least_squares_by_gels(Values& arguments) {
+  TORCH_CHECK(arguments[3].isNone() || arguments[3].toStringRef() == "gels",
+              "torch.linalg.lstsq: `driver` other than `gels` is not supported on CUDA");
+  arguments[3] = "gels";
+}
+
+// self, A, upper, transpose, unitriangular, X, M
+std::optional<Values> solve_by_dense_triangle(const Operation&, const Values& arguments) {
+  if (arguments[1].toTensor().layout() != at::kSparseBsr) return std::nullopt;
+  const Tensor x = arguments[5].toTensor();
+  const Tensor& triangle = arguments[1].toTensor();
+  if (triangle._nnz() == 0) {
+    x.fill_(std::numeric_limits<double>::quiet_NaN());
+  } else {
+    x.copy_(std::get<0>(at::triangular_solve(arguments[0].toTensor(), triangle.to_dense(),
+                                             arguments[2].toBool(), arguments[3].toBool(),
+                                             arguments[4].toBool())));
+  }
+  return Values{x, arguments[6]};
+}
+
+std::optional<Tensor> inverse_of_singular(const Values& arguments) {
+  const Tensor& x = arguments[0].toTensor();
+  if (!x.diagonal(0, -2, -1).eq(0).any().item<bool>()) return std::nullopt;
+  return at::cholesky_solve(at::eye(x.size(-1), x.options()).expand_as(x), x,
+                            arguments[1].toBool());
 }
 
 }  // namespace simulate_gpus

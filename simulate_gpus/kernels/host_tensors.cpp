@@ -188,7 +188,10 @@ void update_device_tensor(const at::Tensor& tensor, const at::Tensor& host, Writ
     return;
   }
   resize_like(tensor, host);
-  if (host.numel() == 0) return;
+  if (host.numel() == 0) {  // some operations give an empty output other strides
+    if (tensor.strides() != host.strides()) tensor.as_strided_(host.sizes(), host.strides());
+    return;
+  }
   if (tensor.is_conj() != host.is_conj()) tensor._set_conj(host.is_conj());
   if (host_address(tensor.const_data_ptr()) != host.const_data_ptr())
     writes.emplace_back(tensor, host);

@@ -144,7 +144,7 @@ void simulate_gpus::tell_operation(cudaStream_t stream, std::string_view name) {
 
 bool simulate_gpus::wants_launches() { return ask(&Tool::wants_launches); }
 
-void simulate_gpus::tell_launches(std::vector<Launched> launches) {
+void simulate_gpus::tell_launches(const std::vector<Launched>& launches) {
   tell(&Tool::launches, launches);
 }
 

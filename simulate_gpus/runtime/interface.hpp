@@ -168,7 +168,7 @@ void tell_operation(cudaStream_t stream, std::string_view name);
 
 /// Whether a tool asks what LibTorch's own kernel for an operation launches; and what it does for the one that this thread begins.
 [[nodiscard]] bool wants_launches();
-void tell_launches(std::vector<Launched> launches);
+void tell_launches(const std::vector<Launched>& launches);
 
 /// The same for a collective, or a message. `call` is what the program called.
 void tell_collective(cudaStream_t stream, std::string_view name, std::uint64_t bytes,

@@ -155,7 +155,7 @@ class Profiler final : public Tool {
     return this_thread.call->batch->wrap(std::move(work));
   }
 
-  void launches(const std::vector<Launched>& launches) override {
+  void would_launch(const std::vector<Launched>& launches) override {
     if (!thread_is_over) this_thread.launches = launches;
   }
 

@@ -190,18 +190,6 @@ Rehearsed rehearse(const c10::OperatorHandle& operation, const Values& arguments
   return {Rehearsal::complete, std::move(stack)};
 }
 
-std::vector<Launched> launches_of(const c10::OperatorHandle& operation, const Values& arguments) {
-  std::vector<Launched> launches;
-  if (!has_kept_kernel(operation)) return launches;
-  try {
-    const Rehearsed rehearsed = rehearse(operation, arguments, &launches);
-    if (rehearsed.how == Rehearsal::cut_short && !launches.empty()) launches.emplace_back();
-  } catch (const std::exception&) {  // the operation throws it too
-    launches.clear();
-  }
-  return launches;
-}
-
 void rehearse_once(const c10::OperatorHandle& operation, const Values& arguments,
                    std::uint64_t form) {
   const std::pair key{&operation.schema(), form};
@@ -212,6 +200,19 @@ void rehearse_once(const c10::OperatorHandle& operation, const Values& arguments
   if (rehearse(operation, arguments).how == Rehearsal::none) return;
   const std::scoped_lock lock(accepted().mutex);
   accepted().forms.insert(key);
+}
+
+std::vector<Launched> launches_of(const c10::OperatorHandle& operation, const Values& arguments) {
+  std::vector<Launched> launches;
+  if (!has_kept_kernel(operation) || operation.hasTag(at::Tag::nondeterministic_seeded))
+    return launches;
+  try {
+    const Rehearsed rehearsed = rehearse(operation, arguments, &launches);
+    if (rehearsed.how == Rehearsal::cut_short && !launches.empty()) launches.emplace_back();
+  } catch (...) {  // the operation throws it too, unless only the rehearsal had no memory
+    launches.clear();
+  }
+  return launches;
 }
 
 }  // namespace simulate_gpus

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// What a GPU refuses, asked of LibTorch's own CUDA kernels. They are replaced, but they can be
+// What a GPU refuses, and what it launches, asked of LibTorch's own CUDA kernels. They are replaced, but they can be
 // rehearsed: each runs up to where it reads a value back or calls one of NVIDIA's libraries, and
-// throws before that what it refuses, with its own text. Its launches do nothing.
+// throws before that what it refuses, with its own text. Its launches do nothing. It allocates for a moment.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -38,15 +38,17 @@ struct Rehearsed {
   Values results = {};  // of a complete one, without values
 };
 
-/// Throws what LibTorch's own kernel refuses. To be called where something is out of the ordinary.
+/// Throws what LibTorch's own kernel refuses. It takes longer than a small operation: to be called where something is out of the
+/// ordinary, or somebody asks for the launches.
 Rehearsed rehearse(const c10::OperatorHandle& operation, const Values& arguments,
                    std::vector<Launched>* launches = nullptr);
-
-/// What LibTorch's own kernel launches; an empty kernel for what it does when it is cut short. Nothing where that is not known.
-std::vector<Launched> launches_of(const c10::OperatorHandle& operation, const Values& arguments);
 
 /// The same, unless the kernel is known to take arguments of this form, a number of the caller's.
 void rehearse_once(const c10::OperatorHandle& operation, const Values& arguments,
                    std::uint64_t form);
+
+/// What LibTorch's own kernel launches; where it is cut short, an empty one at the end. Nothing where that is not known: of random
+/// operations too, as another thread may draw meanwhile.
+std::vector<Launched> launches_of(const c10::OperatorHandle& operation, const Values& arguments);
 
 }  // namespace simulate_gpus

@@ -145,7 +145,7 @@ void simulate_gpus::tell_operation(cudaStream_t stream, std::string_view name) {
 bool simulate_gpus::wants_launches() { return ask(&Tool::wants_launches); }
 
 void simulate_gpus::tell_launches(const std::vector<Launched>& launches) {
-  tell(&Tool::launches, launches);
+  tell(&Tool::would_launch, launches);
 }
 
 void simulate_gpus::tell_collective(cudaStream_t stream, std::string_view name, std::uint64_t bytes,

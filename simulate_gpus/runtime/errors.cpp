@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdio>
 #include <mutex>
+#include <utility>
 
 #include "error_texts.hpp"
 #include "lost_devices.hpp"
@@ -64,6 +65,8 @@ cudaError_t fail(cudaError_t code, const std::string& detail) {
   }
   return code;
 }
+
+cudaError_t exchange_last_error(cudaError_t code) { return std::exchange(last_error, code); }
 
 cudaError_t not_ready() {
   if (calls_are_watched) tell(&Tool::fails, cudaErrorNotReady);

@@ -15,6 +15,9 @@ namespace simulate_gpus {
 /// the text of cudaGetErrorString for it in this thread, until the next error.
 cudaError_t fail(cudaError_t code, const std::string& detail = {});
 
+/// Sets what cudaGetLastError returns next in this thread. Returns what it would have returned.
+cudaError_t exchange_last_error(cudaError_t code);
+
 /// cudaErrorNotReady, which is no error to remember.
 cudaError_t not_ready();
 

@@ -49,9 +49,9 @@ struct LaunchSize {
   std::size_t shared_bytes;  ///< as given to the launch
 };
 
-/// One launch of a kernel of LibTorch's own.
+/// A launch that LibTorch's own code for an operation makes.
 struct Launched {
-  const void* kernel = nullptr;  ///< null for what is only known as the operation's
+  const void* kernel = nullptr;  ///< null where the code went on and nobody knows how
   LaunchSize size = {};
 };
 
@@ -166,8 +166,9 @@ void record_submission(cudaStream_t stream, std::function<void(cudaStream_t)> su
 [[nodiscard]] bool has_tools();
 void tell_operation(cudaStream_t stream, std::string_view name);
 
-/// Whether a tool asks what LibTorch's own kernel for an operation launches; and what it does for the one that this thread begins.
+/// Whether a tool asks for launches, which takes time.
 [[nodiscard]] bool wants_launches();
+/// Tells what LibTorch's own code would launch for the operation that this thread begins.
 void tell_launches(const std::vector<Launched>& launches);
 
 /// The same for a collective, or a message. `call` is what the program called.

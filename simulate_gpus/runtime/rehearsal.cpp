@@ -10,6 +10,7 @@ namespace {
 
 thread_local bool is_rehearsal = false, has_come_to_work = false;
 thread_local std::vector<Launched>* noted = nullptr;
+thread_local cudaError_t error_before = cudaSuccess;
 
 }  // namespace
 
@@ -31,12 +32,13 @@ void simulate_gpus::begin_rehearsal(std::vector<Launched>* launches) {
   is_rehearsal = true;
   has_come_to_work = false;
   noted = launches;
+  error_before = exchange_last_error(cudaSuccess);
 }
 
 bool simulate_gpus::end_rehearsal() {
   is_rehearsal = false;
   noted = nullptr;
-  if (has_come_to_work) cudaGetLastError();
+  exchange_last_error(error_before);
   return has_come_to_work;
 }
 

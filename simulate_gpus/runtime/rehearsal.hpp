@@ -7,7 +7,7 @@
 
 namespace simulate_gpus {
 
-/// Of this thread, which rehearses.
+/// Appends to the launches of this thread's rehearsal, if they were asked for.
 void note_launch(const Launched& launch);
 
 /// Success, unless this thread rehearses: then nothing begins whose result the host reads.

@@ -62,8 +62,8 @@ class Tool {
   /// A graph is launched, which gives to the stream what was captured.
   virtual void launched(CUstream_st&, std::span<const Captured>) {}
 
-  /// Where a tool wants it: LibTorch's own kernel for the operation that this thread begins now launches these.
-  virtual void launches(const std::vector<Launched>&) {}
+  /// Where a tool wants it: what LibTorch's own code would launch for the operation that this thread begins.
+  virtual void would_launch(const std::vector<Launched>&) {}
 
   /// Somebody may wait for all that the stream was given so far.
   virtual void note(CUstream_st&, Notes&) {}

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "kernels/rehearsal.hpp"
 
@@ -110,6 +111,29 @@ void ask_of_values(const Operation& operation, const Values& arguments) {
   }
 }
 
+// LibTorch's products of coordinates by a dense matrix, whose kernels fail before they ask for the dtype: cuSPARSE is not there.
+void check_sparse_product(const c10::FunctionSchema& schema, const Values& arguments) {
+  const std::string_view name = base_name(schema);
+  TORCH_CHECK(name != "sspaddmm", "NYI: CUDA sspaddmm is not implemented");
+  const bool is_batch = name == "bmm";
+  if (!is_batch && name != "mm" && name != "mv" && name != "addmm" && name != "hspmm") return;
+  std::vector<at::Tensor> factors;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const bool is_factor =
+        arguments[i].isTensor() && !schema.arguments()[i].is_out() && !(name == "addmm" && i == 0);
+    if (is_factor) factors.push_back(arguments[i].toTensor());
+  }
+  if (factors.size() != 2) return;
+  const bool is_first = factors[0].is_sparse();
+  const at::Tensor &sparse = factors[is_first ? 0 : 1], &dense = factors[is_first ? 1 : 0];
+  if (!sparse.is_sparse() || dense.layout() != at::kStrided || sparse._nnz() == 0) return;
+  const at::ScalarType dtype = sparse.scalar_type();
+  const bool is_taken = dtype == at::kFloat || dtype == at::kDouble || dtype == at::kComplexFloat ||
+                        dtype == at::kComplexDouble;
+  TORCH_CHECK_NOT_IMPLEMENTED(is_taken, '"', is_batch ? "bmm" : "addmm",
+                              "_sparse_cuda\" not implemented for '", c10::toString(dtype), "'");
+}
+
 }  // namespace
 
 std::optional<c10::Device> device_of_ordinary(const Values& arguments) {
@@ -147,8 +171,9 @@ void check_operands(const c10::OperatorHandle& operation, const Values& argument
 void check_dtypes(const Operation& operation, const Values& arguments) {
   if (are_dense(arguments)) {
     if (has_kept_kernel(operation.handle)) ask(operation, arguments);
-  } else if (operation.handle.hasTag(at::Tag::pointwise)) {
-    ask_of_values(operation, arguments);
+  } else {
+    check_sparse_product(operation.schema(), arguments);
+    if (operation.handle.hasTag(at::Tag::pointwise)) ask_of_values(operation, arguments);
   }
 }
 

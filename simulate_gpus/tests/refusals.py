@@ -27,6 +27,12 @@ def on_cpu(*shape, dtype=torch.float32):
     return torch.ones(shape, dtype=dtype)
 
 
+def coordinates(dims, dtype=torch.float32):
+    """Ones on the diagonal; a dry run knows how many."""
+    places = torch.arange(2).expand(dims, 2)
+    return torch.sparse_coo_tensor(places, torch.ones(2, dtype=dtype), dims * (2,)).cuda()
+
+
 # LibTorch's own texts, as it gives them on a GPU.
 CALLS = {
     "layer_norm": (lambda: nn.LayerNorm(4)(on_gpu(1, 4)), ON_CPU.format("weight", "_native_layer_norm")),
@@ -49,6 +55,14 @@ CALLS = {
     "conv2d of the CPU": (lambda: F.conv2d(on_cpu(1, 8, 64, 64), on_gpu(8, 8, 3, 3)),
                           "Input type (torch.FloatTensor) and weight type (torch.cuda.FloatTensor) should be the same or "
                           "input should be a MKLDNN tensor and weight is a dense tensor"),
+    "mm of coordinates": (lambda: coordinates(2, torch.int32) @ on_gpu(2, 2, dtype=torch.int32),
+                          "\"addmm_sparse_cuda\" not implemented for 'Int'"),
+    "mv of coordinates": (lambda: coordinates(2, torch.half) @ on_gpu(2, dtype=torch.half),
+                          "\"addmm_sparse_cuda\" not implemented for 'Half'"),
+    "bmm of coordinates": (lambda: torch.bmm(coordinates(3, torch.int64), on_gpu(2, 2, 2, dtype=torch.int64)),
+                           "\"bmm_sparse_cuda\" not implemented for 'Long'"),
+    "sspaddmm": (lambda: torch.sspaddmm(coordinates(2), coordinates(2), on_gpu(2, 2)),
+                 "NYI: CUDA sspaddmm is not implemented"),
     "linalg.solve": (lambda: torch.linalg.solve(on_gpu(4, 4), on_cpu(4, 4)), ON_CPU.format("B", "_linalg_solve_ex")),
     "linalg.inv of a half": (lambda: torch.linalg.inv(on_gpu(4, 4, dtype=torch.half)),
                              "linalg.inv: Low precision dtypes not supported. Got Half"),

@@ -14,6 +14,7 @@ namespace {
 const std::set<std::string_view> k_of_float16 = {"_fft_c2c",
                                                  "_fft_c2r",
                                                  "_fft_r2c",
+                                                 "_sparse_sparse_matmul",
                                                  "add",
                                                  "addmm",
                                                  "addmv",

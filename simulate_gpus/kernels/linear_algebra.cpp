@@ -60,12 +60,16 @@ std::vector<Tensor> separate_factors(const Tensor& x) {
 
 }  // namespace
 
+bool is_of_linear_algebra(at::ScalarType dtype) {
+  return dtype == at::kFloat || dtype == at::kDouble || dtype == at::kComplexFloat ||
+         dtype == at::kComplexDouble;
+}
+
 std::optional<Values> lu_without_pivoting(const Operation& operation, const Values& arguments) {
   const Tensor& x = arguments[0].toTensor();
-  const bool has_solver = x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble ||
-                          x.scalar_type() == at::kComplexFloat ||
-                          x.scalar_type() == at::kComplexDouble;
-  if (arguments[1].toBool() || x.dim() < 2 || x.numel() == 0 || !has_solver) return std::nullopt;
+  if (arguments[1].toBool() || x.dim() < 2 || x.numel() == 0 ||
+      !is_of_linear_algebra(x.scalar_type()))
+    return std::nullopt;
   const bool is_joined = base_name(operation.schema()) == "linalg_lu_factor_ex";
   Values results;
   for (Tensor& result : is_joined ? factored(x, arguments[2].toBool()) : separate_factors(x)) {

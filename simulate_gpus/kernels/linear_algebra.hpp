@@ -11,6 +11,9 @@
 
 namespace simulate_gpus {
 
+/// Whether NVIDIA's libraries take the dtype: float32, float64, and complex numbers of these.
+bool is_of_linear_algebra(at::ScalarType dtype);
+
 /// The results of linalg_lu_factor_ex or linalg_lu without pivoting, which the CPU lacks; none with pivoting.
 std::optional<Values> lu_without_pivoting(const Operation& operation, const Values& arguments);
 

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/linear_algebra.hpp"
 #include "kernels/rehearsal.hpp"
 
 namespace simulate_gpus {
@@ -128,9 +129,7 @@ void check_sparse_product(const c10::FunctionSchema& schema, const Values& argum
   const at::Tensor &sparse = factors[is_first ? 0 : 1], &dense = factors[is_first ? 1 : 0];
   if (!sparse.is_sparse() || dense.layout() != at::kStrided || sparse._nnz() == 0) return;
   const at::ScalarType dtype = sparse.scalar_type();
-  const bool is_taken = dtype == at::kFloat || dtype == at::kDouble || dtype == at::kComplexFloat ||
-                        dtype == at::kComplexDouble;
-  TORCH_CHECK_NOT_IMPLEMENTED(is_taken, '"', is_batch ? "bmm" : "addmm",
+  TORCH_CHECK_NOT_IMPLEMENTED(is_of_linear_algebra(dtype), '"', is_batch ? "bmm" : "addmm",
                               "_sparse_cuda\" not implemented for '", c10::toString(dtype), "'");
 }
 

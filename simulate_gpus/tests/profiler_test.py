@@ -26,6 +26,8 @@ IS_DRY = os.environ.get("SIMULATE_GPUS_DRY_RUN") is not None
 CARD = Path(__file__).parents[1] / "card"
 BOTH = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
 GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
+IS_CARDS_VERSION = torch.__version__.startswith("2.11.")
+of_the_cards_version = unittest.skipUnless(IS_CARDS_VERSION, "the card's profile is of LibTorch 2.11")
 
 
 class Trace:
@@ -60,10 +62,6 @@ def profile_of_card_program(folder):
         runpy.run_path(str(CARD / "runtime/profile.py"))
     sys.argv = argv
     return Trace(Path(folder, "here.json").read_text())
-
-
-IS_CARDS_VERSION = torch.__version__.startswith("2.11.")
-of_the_cards_version = unittest.skipUnless(IS_CARDS_VERSION, "the card's profile is of LibTorch 2.11")
 
 
 def profile_of_card():
@@ -168,8 +166,9 @@ class Profiler(Base):
     def test_leaves_values_and_random_numbers_as_they_are(self):
         def step(x):
             torch.manual_seed(3)
-            return [x.clone().normal_(), F.dropout(x, .5), x.sort().values, x[x > 0], x.clone().index_add_(0, torch.tensor([1, 1], device="cuda"), x[:2]),
-                    torch.linalg.qr(x).R, x.double().cumsum(1), torch.randperm(9, device="cuda"), x.half() @ x.half()]
+            places = torch.tensor([1, 1], device="cuda")
+            return [x.clone().normal_(), F.dropout(x, .5), x.sort().values, x[x > 0],
+                    x.clone().index_add_(0, places, x[:2]), torch.linalg.qr(x).R, x.double().cumsum(1), torch.randperm(9, device="cuda"), x.half() @ x.half()]
 
         x = torch.rand(8, 8, device="cuda") - .5
         wanted, found = step(x), []

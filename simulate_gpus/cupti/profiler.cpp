@@ -53,7 +53,7 @@ struct Thread {
   int depth = 0;
   std::optional<OutermostCall> call = {};
   std::optional<Launch> launch = {};
-  std::vector<Launched> launches = {};  // of the operation that begins
+  std::optional<std::vector<Given>> parts = {};  // of the operation that begins
   std::uint64_t begin_of_wait = 0;
 
   ~Thread();
@@ -88,7 +88,7 @@ void emit_record(const OutermostCall& call, const Record& record) {
 
 class Profiler final : public Tool {
  public:
-  bool wants_launches() override { return is_enabled(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL); }
+  bool wants_parts() override { return is_enabled(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL); }
 
   void begins_call(const char* called) override {
     if (thread_is_over || this_thread.depth++ > 0 || rehearses()) return;
@@ -155,8 +155,8 @@ class Profiler final : public Tool {
     return this_thread.call->batch->wrap(std::move(work));
   }
 
-  void would_launch(const std::vector<Launched>& launches) override {
-    if (!thread_is_over) this_thread.launches = launches;
+  void would_give(const std::vector<Given>& parts) override {
+    if (!thread_is_over) this_thread.parts = parts;
   }
 
   void note(CUstream_st& stream, Notes& notes) override {
@@ -197,21 +197,18 @@ class Profiler final : public Tool {
     if (!is_same) this_thread.launch = Launch{origin, end};
   }
 
-  // An operation that the CPU has computed since the end of its launch: its kernels, which share the time.
+  // An operation that the CPU has computed since the end of its launch: its parts share the time.
   static void emit_computed(const CUstream_st& stream, const Given& given, const Launch& launch) {
-    std::vector<Given> kernels;
-    for (const Launched& each : std::exchange(this_thread.launches, {})) {
-      kernels.push_back({.kind = given.kind, .name = given.name, .kernel = each.kernel});
-      if (each.kernel != nullptr) kernels.back().size = each.size;
-    }
-    if (kernels.empty()) kernels.push_back(given);
+    const auto parts = std::exchange(this_thread.parts, std::nullopt).value_or(std::vector{given});
+    if (parts.empty()) return;
     Block block = launch.origin.block();
     std::uint64_t begin = launch.end;
-    const std::uint64_t share = (now() - begin) / kernels.size();
-    for (const Given& kernel : kernels) {
-      auto record = record_of(stream, kernel, launch.origin.correlation, /*is_async=*/true);
-      if (!record) return;
-      add_with_times(block, *std::move(record), begin, begin + share);
+    const std::uint64_t share = (now() - begin) / parts.size();
+    for (const Given& part : parts) {
+      const bool is_unknown = part.kind == Kind::operation && part.kernel == nullptr;
+      auto record = record_of(stream, is_unknown ? given : part, launch.origin.correlation,
+                              /*is_async=*/true);
+      if (record) add_with_times(block, *std::move(record), begin, begin + share);
       begin += share;
     }
     emit(block);

@@ -283,8 +283,7 @@ void compute(const Operation& operation, torch::jit::Stack* stack) {
   const bool captured = is_captured(stream);
   const bool apart = captured || postpones();
   const bool is_watched = has_tools();
-  if (is_watched && !captured && wants_launches())
-    tell_launches(launches_of(operation.handle, arguments));
+  if (is_watched && !captured && wants_parts()) tell_parts(parts_of(operation.handle, arguments));
   C10_CUDA_CHECK(begin_operation(stream));
   const bool waits = operation.synchronizes(arguments);
   if (waits && captured) C10_CUDA_CHECK(cudaStreamSynchronize(stream));

@@ -4,6 +4,7 @@
 
 #include "kernels/compute.hpp"
 #include "kernels/own_kernels.hpp"
+#include "kernels/rehearsal.hpp"
 
 namespace simulate_gpus {
 namespace {
@@ -48,6 +49,9 @@ at::Tensor& copy_(at::Tensor& to, const at::Tensor& from, bool non_blocking) {
 
 }  // namespace
 
-void add_copy(torch::Library& library) { library.impl("copy_", TORCH_FN(copy_)); }
+void add_copy(torch::Library& library) {
+  keep_kernel(Operation::of("aten::copy_").handle, c10::DispatchKey::CUDA, c10::DispatchKey::CPU);
+  library.impl("copy_", TORCH_FN(copy_));
+}
 
 }  // namespace simulate_gpus

@@ -168,10 +168,24 @@ at::Tensor by_position(const at::Tensor& like, const at::Tensor& x) {
   return x.transpose(1, 2).to(like.scalar_type()).contiguous().transpose(1, 2);
 }
 
+// By columns, and of integers, which the CPU's library lacks.
+at::Tensor sum_of_compressed(const at::Tensor& x, const at::Tensor& y, const at::Scalar& factor) {
+  if (x.layout() == at::kSparseCsc) return sum_of_compressed(x.t(), y.t(), factor).t();
+  const at::ScalarType dtype = at::result_type(x, y), wide = at::toOpMathType(dtype);
+  if (!at::isIntegralType(dtype, /*includeBool=*/true))
+    return at::add(x.to(wide), y.to(wide), factor).to(dtype);
+  return at::add(x.to_sparse(), y.to_sparse(), factor).coalesce().to_sparse_csr();
+}
+
 // CUDA appends what is added; the CPU's kernel merges, which gives other indices.
 Result sum_of_sparse(const Values& arguments) {
   if (!arguments[1].isTensor()) return std::nullopt;
   const at::Tensor &x = arguments[0].toTensor(), &y = arguments[1].toTensor();
+  if (x.layout() == at::kStrided) return std::nullopt;
+  const bool is_csc = x.layout() == at::kSparseCsc, is_csr = x.layout() == at::kSparseCsr;
+  if (x.layout() == y.layout() && x.sizes() == y.sizes() && x.dim() == 2 &&
+      (is_csc || (is_csr && at::isIntegralType(at::result_type(x, y), /*includeBool=*/true))))
+    return sum_of_compressed(x, y, arguments[2].toScalar());
   const auto is_plain = [](const at::Tensor& t) { return t.is_sparse() && t._nnz() > 0; };
   if (!is_plain(x) || !is_plain(y) || x.sizes() != y.sizes() || x.sparse_dim() != y.sparse_dim())
     return std::nullopt;
@@ -262,6 +276,10 @@ void make_contiguous(const Operation& operation, const Values&, Values& results)
   if (operation.schema().overload_name().empty()) results[2] = results[2].toTensor().contiguous();
 }
 
+void make_first_contiguous(const Operation&, const Values&, Values& results) {
+  results[0] = results[0].toTensor().clone(at::MemoryFormat::Contiguous);
+}
+
 void lay_out(const Operation& operation, const Values& arguments, Values& results) {
   lay_out_transform(operation.schema(), arguments, results);
 }
@@ -333,6 +351,8 @@ constexpr CpuGap k_gaps[] = {
     {.name = "triangular_solve", .compute = solve_by_dense_triangle},
     {.name = "tril_indices", .compute = computed<no_places>},
     {.name = "triu_indices", .compute = computed<no_places>},
+    {.name = "unique_consecutive", .adapt_results = make_first_contiguous},
+    {.name = "unique_dim_consecutive", .adapt_results = make_first_contiguous},
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <c10/util/hash.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -91,7 +92,19 @@ at::Tensor values_of(const at::Tensor& x) {
   return at::sparse_csr::is_sparse_compressed(x) ? x.values() : x;
 }
 
-// Of an operand that is sparse LibTorch's kernels give the values to the dense ones. Of what these refuse only the dtype counts.
+// Of what LibTorch's kernel refuses only the dtype counts, and what it asserts.
+void ask_for_dtypes(const Operation& operation, const Values& arguments, std::uint64_t form) {
+  try {
+    rehearse_once(operation.handle, arguments, form);
+  } catch (const c10::Error& error) {
+    const std::string_view text = error.what_without_backtrace();
+    for (const std::string_view kind :
+         {"\" not implemented for '", "INTERNAL ASSERT FAILED", "invalid value when calling"})
+      if (text.find(kind) != text.npos) throw;
+  }
+}
+
+// Of an operand that is sparse LibTorch's kernels give the values to the dense ones.
 void ask_of_values(const Operation& operation, const Values& arguments) {
   if (operation.schema().arguments().back().is_out()) return;  // whose layout they look at first
   Values values;
@@ -103,13 +116,24 @@ void ask_of_values(const Operation& operation, const Values& arguments) {
       operands += x.dim() > 0 && !is_empty ? 1 : 0;
     });
   }
-  if (operands != 1) return;
-  try {
-    rehearse_once(operation.handle, values, form_of(values));
-  } catch (const c10::Error& error) {
-    const std::string_view text = error.what_without_backtrace();
-    if (text.find("\" not implemented for '") != text.npos) throw;
+  if (operands == 1) ask_for_dtypes(operation, values, form_of(values));
+}
+
+// LibTorch's products of compressed operands: what they take depends on whether blocks have one element.
+void ask_of_compressed(const Operation& operation, const Values& arguments) {
+  constexpr std::array<std::string_view, 7> k_products = {
+      "addmm", "addmv", "baddbmm", "bmm", "mm", "mv", "sparse_sampled_addmm"};
+  if (std::ranges::count(k_products, base_name(operation.schema())) == 0) return;
+  bool has_compressed = false;
+  std::size_t form = form_of(arguments);
+  for (const c10::IValue& argument : arguments) {
+    for_each_tensor(argument, [&](const at::Tensor& x) {
+      if (!x.defined() || !at::sparse_csr::is_sparse_compressed(x)) return;
+      has_compressed = true;
+      form = c10::get_hash(form, x.values().dim(), x.values().size(-1) == 1);
+    });
   }
+  if (has_compressed) ask_for_dtypes(operation, arguments, form);
 }
 
 // LibTorch's products of coordinates by a dense matrix, whose kernels fail before they ask for the dtype: cuSPARSE is not there.
@@ -172,6 +196,7 @@ void check_dtypes(const Operation& operation, const Values& arguments) {
     if (has_kept_kernel(operation.handle)) ask(operation, arguments);
   } else {
     check_sparse_product(operation.schema(), arguments);
+    ask_of_compressed(operation, arguments);
     if (operation.handle.hasTag(at::Tag::pointwise)) ask_of_values(operation, arguments);
   }
 }

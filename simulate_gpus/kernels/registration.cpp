@@ -110,6 +110,7 @@ class ListComputingKernel : public c10::OperatorKernel {
 template <c10::DispatchKey host_key>
 void refused(const c10::OperatorHandle& operation, c10::DispatchKeySet, torch::jit::Stack* stack) {
   if (rehearses()) return call_kept_kernel(operation, host_key, stack);
+  rehearse(operation, torch::jit::last(*stack, operation.schema().arguments().size()).vec());
   TORCH_CHECK_NOT_IMPLEMENTED(false, "Simulated GPUs have no ", operation.schema().name(),
                               ": LibTorch has it only for GPUs. See simulate_gpus/README.md");
 }

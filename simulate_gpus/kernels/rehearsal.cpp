@@ -39,13 +39,18 @@ Accepted& accepted() {
   return *accepted;
 }
 
-// LibTorch's texts for errors of CUDA and of NVIDIA's libraries, which a rehearsal cannot call.
+// LibTorch's texts for errors of CUDA and of NVIDIA's libraries, which a rehearsal cannot call; but cuSPARSE describes an operand
+// on the host.
 bool is_of_library(std::string_view text) {
+  if (text.starts_with("CUDA error: invalid value when calling `cusparse")) return false;
   constexpr std::array<std::string_view, 5> k_beginnings = {
       "CUDA error", "CUDA driver error", "cuDNN error", "cusolver error", "cuFFT error"};
   return std::ranges::any_of(
       k_beginnings, [&](std::string_view beginning) { return text.starts_with(beginning); });
 }
+
+// Whether this thread's rehearsal is for the parts, not for what is refused.
+thread_local bool asks_for_parts = false;
 
 // A rehearsal would make the copy, and copy nothing.
 bool has_lazy_copy(const Values& arguments) {
@@ -155,8 +160,7 @@ bool has_kept_kernel(const c10::OperatorHandle& operation) {
 
 void call_kept_kernel(const c10::OperatorHandle& operation, c10::DispatchKey host_key,
                       torch::jit::Stack* stack) {
-  if (operation.schema().name() == "aten::copy_" &&
-      torch::jit::peek(*stack, 0, 3).toTensor().is_cuda())
+  if (!asks_for_parts && operation.schema().name() == "aten::copy_")
     return torch::jit::drop(*stack, 2);  // it takes all dtypes
   const auto found = kept().find({&operation.schema(), host_key});
   TORCH_CHECK(found != kept().end(), "CUDA error: nothing is kept of ", operation.schema().name());
@@ -164,7 +168,7 @@ void call_kept_kernel(const c10::OperatorHandle& operation, c10::DispatchKey hos
 }
 
 Rehearsed rehearse(const c10::OperatorHandle& operation, const Values& arguments,
-                   std::vector<Launched>* launches) {
+                   std::vector<Given>* parts) {
   if (!can_rehearse(operation, arguments)) return {};
   const InsideKernel inside;
   Silence silence;
@@ -175,7 +179,8 @@ Rehearsed rehearse(const c10::OperatorHandle& operation, const Values& arguments
   for (const c10::IValue& argument : arguments)
     stack.push_back(
         with_tensors(argument, [&](const at::Tensor& tensor) { return aliases(tensor); }));
-  begin_rehearsal(launches);
+  asks_for_parts = parts != nullptr;
+  begin_rehearsal(parts);
   try {
     operation.callBoxed(&stack);
   } catch (const c10::Error& error) {
@@ -202,17 +207,18 @@ void rehearse_once(const c10::OperatorHandle& operation, const Values& arguments
   accepted().forms.insert(key);
 }
 
-std::vector<Launched> launches_of(const c10::OperatorHandle& operation, const Values& arguments) {
-  std::vector<Launched> launches;
+std::vector<Given> parts_of(const c10::OperatorHandle& operation, const Values& arguments) {
+  const Given unknown{.kind = Kind::operation};
   if (!has_kept_kernel(operation) || operation.hasTag(at::Tag::nondeterministic_seeded))
-    return launches;
+    return {unknown};
   try {
-    const Rehearsed rehearsed = rehearse(operation, arguments, &launches);
-    if (rehearsed.how == Rehearsal::cut_short && !launches.empty()) launches.emplace_back();
+    std::vector<Given> parts;
+    const Rehearsed rehearsed = rehearse(operation, arguments, &parts);
+    if (rehearsed.how != Rehearsal::complete) parts.push_back(unknown);
+    return parts;
   } catch (...) {  // the operation throws it too, unless only the rehearsal had no memory
-    launches.clear();
+    return {unknown};
   }
-  return launches;
 }
 
 }  // namespace simulate_gpus

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What a GPU refuses, and what it launches, asked of LibTorch's own CUDA kernels. They are replaced, but they can be
+// What a GPU refuses, and what it is given to do, asked of LibTorch's own CUDA kernels. They are replaced, but they can be
 // rehearsed: each runs up to where it reads a value back or calls one of NVIDIA's libraries, and
 // throws before that what it refuses, with its own text. Its launches do nothing. It allocates for a moment.
 #pragma once
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "kernels/arguments.hpp"
-#include "runtime/interface.hpp"
+#include "runtime/given.hpp"
 
 namespace simulate_gpus {
 
@@ -39,16 +39,16 @@ struct Rehearsed {
 };
 
 /// Throws what LibTorch's own kernel refuses. It takes longer than a small operation: to be called where something is out of the
-/// ordinary, or somebody asks for the launches.
+/// ordinary, or somebody asks for its parts.
 Rehearsed rehearse(const c10::OperatorHandle& operation, const Values& arguments,
-                   std::vector<Launched>* launches = nullptr);
+                   std::vector<Given>* parts = nullptr);
 
 /// The same, unless the kernel is known to take arguments of this form, a number of the caller's.
 void rehearse_once(const c10::OperatorHandle& operation, const Values& arguments,
                    std::uint64_t form);
 
-/// What LibTorch's own kernel launches; where it is cut short, an empty one at the end. Nothing where that is not known: of random
-/// operations too, as another thread may draw meanwhile.
-std::vector<Launched> launches_of(const c10::OperatorHandle& operation, const Values& arguments);
+/// What LibTorch's own kernel gives to its stream (tell_parts); where it is cut short, something unknown at the end. That alone where
+/// nothing is known: of random operations too, as another thread may draw meanwhile.
+std::vector<Given> parts_of(const c10::OperatorHandle& operation, const Values& arguments);
 
 }  // namespace simulate_gpus

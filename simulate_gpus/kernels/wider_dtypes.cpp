@@ -25,41 +25,18 @@ const std::set<std::string_view> k_of_float16 = {"_fft_c2c",
                                                  "binomial",
                                                  "rrelu_with_noise",
                                                  "rrelu_with_noise_backward"};
-const std::set<std::string_view> k_of_complex32 = {"_fft_c2c",
-                                                   "_fft_c2r",
-                                                   "acos",
-                                                   "acosh",
-                                                   "angle",
-                                                   "asin",
-                                                   "asinh",
-                                                   "atan",
-                                                   "atanh",
-                                                   "cos",
-                                                   "cosh",
-                                                   "div",
-                                                   "equal",
-                                                   "exp",
-                                                   "lerp",
-                                                   "log",
-                                                   "logaddexp",
-                                                   "nansum",
-                                                   "pow",
-                                                   "prod",
-                                                   "rsqrt",
-                                                   "sigmoid",
-                                                   "sigmoid_backward",
-                                                   "sin",
-                                                   "sinh",
-                                                   "sqrt",
-                                                   "sum",
-                                                   "tan",
-                                                   "tanh",
-                                                   "tanh_backward",
-                                                   "trace"};
+const std::set<std::string_view> k_of_complex32 = {
+    "_fft_c2c",      "_fft_c2r", "acos",  "acosh", "angle",   "asin",
+    "asinh",         "atan",     "atanh", "cos",   "cosh",    "div",
+    "equal",         "exp",      "ldexp", "lerp",  "log",     "logaddexp",
+    "nansum",        "pow",      "prod",  "rsqrt", "sigmoid", "sigmoid_backward",
+    "sin",           "sinh",     "sqrt",  "sum",   "tan",     "tanh",
+    "tanh_backward", "trace"};
 const std::set<std::string_view> k_of_bool = {"abs", "trace"};
 
 // Operations that only move values: of any dtype of the same size.
-const std::set<std::string_view> k_moving = {"flip", "gather", "index_select", "scatter"};
+const std::set<std::string_view> k_moving = {"channel_shuffle", "flip", "gather", "index_select",
+                                             "scatter"};
 
 // Operations whose CUDA kernels compute in float32 and round once, and the CPU's in 16 bits.
 const std::set<std::string_view> k_rounded_once = {"_adaptive_avg_pool3d",
@@ -161,7 +138,8 @@ bool is_statistic(const c10::Argument& argument) {
 }
 
 // Operations that do not ask how large a number is: those of 64 bits may as well have a sign.
-const std::set<std::string_view> k_of_bits = {"count_nonzero",
+const std::set<std::string_view> k_of_bits = {"_index_put_impl",
+                                              "count_nonzero",
                                               "isin",
                                               "reflection_pad1d",
                                               "reflection_pad2d",

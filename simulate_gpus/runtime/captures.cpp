@@ -142,11 +142,9 @@ void simulate_gpus::tell_operation(cudaStream_t stream, std::string_view name) {
   tell_given(stream_of(stream), {.kind = Kind::operation, .name = name});
 }
 
-bool simulate_gpus::wants_launches() { return ask(&Tool::wants_launches); }
+bool simulate_gpus::wants_parts() { return ask(&Tool::wants_parts); }
 
-void simulate_gpus::tell_launches(const std::vector<Launched>& launches) {
-  tell(&Tool::would_launch, launches);
-}
+void simulate_gpus::tell_parts(const std::vector<Given>& parts) { tell(&Tool::would_give, parts); }
 
 void simulate_gpus::tell_collective(cudaStream_t stream, std::string_view name, std::uint64_t bytes,
                                     std::string_view call) {

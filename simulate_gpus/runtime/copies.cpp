@@ -97,7 +97,11 @@ void wait_for(CUstream_st& stream, HostWait::Reason why = HostWait::Reason::copy
 }
 
 cudaError_t start(const Copy& copy, cudaStream_t handle) {
-  if (rehearses()) return device_at(copy.to.address) ? cudaSuccess : refuse_in_rehearsal();
+  if (rehearses()) {
+    if (!device_at(copy.to.address)) return refuse_in_rehearsal();
+    note_given(describe(copy));
+    return cudaSuccess;
+  }
   if (const cudaError_t refused = unreported_refusal()) return refused;
   for (const Rows& rows : {copy.to, copy.from}) {
     if (const cudaError_t wrong = check_rows(rows)) return fail(wrong);

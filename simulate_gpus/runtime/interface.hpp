@@ -49,11 +49,8 @@ struct LaunchSize {
   std::size_t shared_bytes;  ///< as given to the launch
 };
 
-/// A launch that LibTorch's own code for an operation makes.
-struct Launched {
-  const void* kernel = nullptr;  ///< null where the code went on and nobody knows how
-  LaunchSize size = {};
-};
+/// What a stream is given (given.hpp).
+struct Given;
 
 /// Where the program asked for something, remembered in a form that is cheap to make.
 struct ProgramPlace {
@@ -135,8 +132,8 @@ struct PhysicalMemory;
 
 /// Until the end of its rehearsal this thread begins no work: launches, memory sets and copies to a
 /// device do nothing; copies to the host and the operations of simulated kernels fail. The end says
-/// whether one did. What would be launched is appended to `launches`, which may be null.
-void begin_rehearsal(std::vector<Launched>* launches = nullptr);
+/// whether one did. What a stream would be given is appended to `given`, which may be null.
+void begin_rehearsal(std::vector<Given>* given = nullptr);
 bool end_rehearsal();
 [[nodiscard]] bool rehearses();
 
@@ -166,10 +163,11 @@ void record_submission(cudaStream_t stream, std::function<void(cudaStream_t)> su
 [[nodiscard]] bool has_tools();
 void tell_operation(cudaStream_t stream, std::string_view name);
 
-/// Whether a tool asks for launches, which takes time.
-[[nodiscard]] bool wants_launches();
-/// Tells what LibTorch's own code would launch for the operation that this thread begins.
-void tell_launches(const std::vector<Launched>& launches);
+/// Whether a tool asks for the parts of operations, which takes time.
+[[nodiscard]] bool wants_parts();
+/// Tells what LibTorch's own code would give to the stream for the operation that this thread begins: kernels, copies, memory
+/// sets, and an operation without a name or a kernel for what nobody knows.
+void tell_parts(const std::vector<Given>& parts);
 
 /// The same for a collective, or a message. `call` is what the program called.
 void tell_collective(cudaStream_t stream, std::string_view name, std::uint64_t bytes,

@@ -37,13 +37,13 @@ cudaError_t launch_libtorchs(const void* function, cudaStream_t stream) {
 
 cudaError_t launch(const void* function, const KernelLaunch& wanted) {
   const LaunchSize size{wanted.grid, wanted.block, wanted.shared_bytes};
+  const Given given{.kind = Kind::operation, .kernel = function, .size = size};
   if (rehearses()) {
-    note_launch({function, size});
+    note_given(given);
     return cudaSuccess;
   }
   if (settings().dry_run) {
-    tell_given(stream_of(wanted.stream),
-               {.kind = Kind::operation, .kernel = function, .size = size});
+    tell_given(stream_of(wanted.stream), given);
     submit(stream_of(wanted.stream), [] {});
     return cudaSuccess;
   }

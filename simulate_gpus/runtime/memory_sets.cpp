@@ -22,15 +22,19 @@ namespace {
 
 // Of values of `size` bytes, without gaps if it is not 1.
 cudaError_t set(const Rows& rows, unsigned value, std::size_t size, cudaStream_t handle) {
-  if (rehearses()) return cudaSuccess;
+  const Given given{.kind = Kind::set,
+                    .name = "memory set",
+                    .bytes = rows.bytes(),
+                    .to = device_at(rows.address).value_or(Given::k_host),
+                    .value = static_cast<int>(value)};
+  if (rehearses()) {
+    note_given(given);
+    return cudaSuccess;
+  }
   if (const cudaError_t wrong = check_rows(rows)) return fail(wrong);
   CUstream_st& stream = stream_of(handle);
   const bool is_done = touches(rows.bytes());
-  tell_given(stream, {.kind = Kind::set,
-                      .name = "memory set",
-                      .bytes = rows.bytes(),
-                      .to = device_at(rows.address).value_or(Given::k_host),
-                      .value = static_cast<int>(value)});
+  tell_given(stream, given);
   const auto step = [rows, value, size, is_done] {
     if (!is_done || rows.is_empty()) return;
     auto* const place = static_cast<char*>(host_address(rows.address));

@@ -9,13 +9,13 @@ namespace simulate_gpus {
 namespace {
 
 thread_local bool is_rehearsal = false, has_come_to_work = false;
-thread_local std::vector<Launched>* noted = nullptr;
+thread_local std::vector<Given>* noted = nullptr;
 thread_local cudaError_t error_before = cudaSuccess;
 
 }  // namespace
 
-void note_launch(const Launched& launch) {
-  if (noted != nullptr) noted->push_back(launch);
+void note_given(const Given& given) {
+  if (noted != nullptr) noted->push_back(given);
 }
 
 cudaError_t refuse_in_rehearsal() {
@@ -28,10 +28,10 @@ cudaError_t refuse_in_rehearsal() {
 
 using namespace simulate_gpus;
 
-void simulate_gpus::begin_rehearsal(std::vector<Launched>* launches) {
+void simulate_gpus::begin_rehearsal(std::vector<Given>* given) {
   is_rehearsal = true;
   has_come_to_work = false;
-  noted = launches;
+  noted = given;
   error_before = exchange_last_error(cudaSuccess);
 }
 

@@ -3,12 +3,12 @@
 
 #include <driver_types.h>
 
-#include "interface.hpp"
+#include "given.hpp"
 
 namespace simulate_gpus {
 
-/// Appends to the launches of this thread's rehearsal, if they were asked for.
-void note_launch(const Launched& launch);
+/// What this thread's rehearsal would give to a stream, if that was asked for.
+void note_given(const Given& given);
 
 /// Success, unless this thread rehearses: then nothing begins whose result the host reads.
 cudaError_t refuse_in_rehearsal();

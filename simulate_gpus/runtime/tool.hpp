@@ -62,8 +62,8 @@ class Tool {
   /// A graph is launched, which gives to the stream what was captured.
   virtual void launched(CUstream_st&, std::span<const Captured>) {}
 
-  /// Where a tool wants it: what LibTorch's own code would launch for the operation that this thread begins.
-  virtual void would_launch(const std::vector<Launched>&) {}
+  /// Where a tool wants it: what LibTorch's own code would give for the operation that this thread begins.
+  virtual void would_give(const std::vector<Given>&) {}
 
   /// Somebody may wait for all that the stream was given so far.
   virtual void note(CUstream_st&, Notes&) {}
@@ -100,7 +100,7 @@ class Tool {
   // What a tool may decide; the first answer that is not zero counts.
 
   /// Whether to tell what operations launch, which takes time.
-  virtual bool wants_launches() { return false; }
+  virtual bool wants_parts() { return false; }
 
   /// The error that this call of a function of CUDA returns at once.
   virtual cudaError_t fault(const char*) { return cudaSuccess; }

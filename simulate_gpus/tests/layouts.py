@@ -59,6 +59,12 @@ def check_outputs():
         out = torch.empty(0, dtype=given.dtype, device="cuda")
         torch.add(given.cuda(), given.cuda(), out=out)
         check("an empty output", (out.stride(), out.cpu().equal(given + given)), (x.stride(), True))
+    x = torch.ones(2, 3, 4)
+    check("unique_consecutive", torch.unique_consecutive(x.cuda(), dim=1).stride(), (4, 4, 1))
+    for layout, dtype in itertools.product((torch.sparse_csr, torch.sparse_csc), (torch.float32, torch.half, torch.int64)):
+        y = torch.eye(3).to_sparse(layout=layout).to(dtype).cuda()
+        added = y + y
+        check("the sum of compressed", (added.layout, added.dtype, added.to_dense().sum().item()), (layout, dtype, 6))
     for full in (True, False):
         x = torch.rand(3, 4, 5)
         found, expected = (torch.linalg.svd(x.to(device), full) for device in ("cuda", "meta"))

@@ -77,6 +77,20 @@ void check_fft_operand(Values& arguments) {
   }
 }
 
+// For many candidates CUDA sorts, which it does not do for these dtypes.
+void check_sorted(Values& arguments) {
+  if (!arguments[0].isTensor() || !arguments[1].isTensor()) return;
+  const at::Tensor &x = arguments[0].toTensor(), &candidates = arguments[1].toTensor();
+  const at::ScalarType dtype = candidates.scalar_type();
+  const bool is_sorted = static_cast<double>(candidates.numel()) >=
+                         10 * std::pow(static_cast<double>(x.numel()), 0.145);
+  const bool is_unsorted_dtype =
+      dtype == at::kUInt16 || dtype == at::kUInt32 || dtype == at::kUInt64;
+  TORCH_CHECK_NOT_IMPLEMENTED(!is_sorted || !is_unsorted_dtype,
+                              "\"sortKeyValueInplace\" not implemented for '", c10::toString(dtype),
+                              "'");
+}
+
 // -> how many values lie in each of the bins between least and most
 Result histogram_of_integers(const Values& arguments) {
   if (!at::isIntegralType(dtype_of(arguments), /*includeBool=*/false)) return std::nullopt;
@@ -338,6 +352,7 @@ constexpr CpuGap k_gaps[] = {
     {.name = "convolution_backward", .adapt_results = lay_out_convolution},
     {.name = "eye", .compute = computed<identity>},
     {.name = "histc", .compute = computed<histogram_of_integers>},
+    {.name = "isin", .adapt_arguments = check_sorted},
     {.name = "linalg_lstsq", .adapt_arguments = least_squares_by_gels},
     {.name = "linalg_lu", .compute = lu_without_pivoting},
     {.name = "linalg_lu_factor_ex", .compute = lu_without_pivoting},

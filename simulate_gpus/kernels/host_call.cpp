@@ -30,9 +30,19 @@ Values widened(const c10::FunctionSchema& schema, const Values& arguments,
   return wide;
 }
 
+// A call that failed may have changed a part of them.
+void clear_sparse_outputs(const c10::FunctionSchema& schema, const Values& arguments) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (!schema.arguments()[i].is_out() || !arguments[i].isTensor()) continue;
+    const at::Tensor& x = arguments[i].toTensor();
+    if (x.is_sparse()) x.sparse_resize_and_clear_(x.sizes(), x.sparse_dim(), x.dense_dim());
+  }
+}
+
 // The results in the dtypes that are wanted, or else in the narrower ones.
 Values call_widened(const Operation& operation, const Values& arguments, const Widening& widening,
                     const Dtypes& wanted = {}) {
+  clear_sparse_outputs(operation.schema(), arguments);
   const Values wide = widened(operation.schema(), arguments, widening);
   Values results = call_kernel(operation, wide);
   for (std::size_t i = 0; i < arguments.size(); ++i) {

@@ -65,6 +65,9 @@ def check_outputs():
         y = torch.eye(3).to_sparse(layout=layout).to(dtype).cuda()
         added = y + y
         check("the sum of compressed", (added.layout, added.dtype, added.to_dense().sum().item()), (layout, dtype, 6))
+    narrow = torch.ones(3).diag().to_sparse().to(torch.complex32).cuda()
+    check("a sparse output", torch.sin(narrow, out=torch.empty_like(narrow)).to_dense().cpu().to(torch.complex64).trace().real.item(),
+          3 * torch.tensor(1.0).sin().half().item())
     for full in (True, False):
         x = torch.rand(3, 4, 5)
         found, expected = (torch.linalg.svd(x.to(device), full) for device in ("cuda", "meta"))

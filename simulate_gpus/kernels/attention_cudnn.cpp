@@ -56,12 +56,12 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Ten
     const OptionalTensor& starts_q, const OptionalTensor& starts_k, std::int64_t most_queries,
     std::int64_t most_keys, bool wants_logsumexp, double dropout, bool is_causal, bool wants_mask,
     OptionalDouble scale
-#if TORCH_VERSION_MINOR >= 15
+#if TORCH_VERSION_MINOR >= 14
     ,
     const OptionalTensor& lengths, const OptionalTensor& table
 #endif
 ) {
-#if TORCH_VERSION_MINOR >= 15
+#if TORCH_VERSION_MINOR >= 14
   TORCH_CHECK_NOT_IMPLEMENTED(!is_given(lengths) && !is_given(table),
                               "Simulated GPUs have no tables of blocks in attention");
 #endif

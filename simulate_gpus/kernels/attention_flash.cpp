@@ -53,12 +53,12 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> flash(
     const OptionalTensor& starts_k, std::int64_t most_queries, std::int64_t most_keys,
     double dropout, bool is_causal, bool wants_mask, OptionalDouble scale, OptionalInt left,
     OptionalInt right, const OptionalTensor& lengths_k, const OptionalTensor& slopes
-#if TORCH_VERSION_MINOR >= 15
+#if TORCH_VERSION_MINOR >= 12
     ,
     const OptionalTensor& table, OptionalInt
 #endif
 ) {
-#if TORCH_VERSION_MINOR >= 15
+#if TORCH_VERSION_MINOR >= 12
   TORCH_CHECK_NOT_IMPLEMENTED(!is_given(table),
                               "Simulated GPUs have no tables of blocks in attention");
 #endif

@@ -58,8 +58,8 @@ void clamp_in_own_dtype(Values& arguments) {
       arguments[i] = arguments[i].toTensor().to(arguments[0].toTensor().scalar_type());
 }
 
-// 2.11's code on a card did not, 2.15's database says that it does.
-constexpr bool k_cufft_takes_bfloat16 = TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 15;
+// 2.11's code on a card did not, 2.14's database says that it does.
+constexpr bool k_cufft_takes_bfloat16 = TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 14;
 
 void check_fft_operand(Values& arguments) {
   const at::Tensor& x = arguments[0].toTensor();

@@ -22,7 +22,6 @@ constexpr std::string_view k_silent[] = {
     "nvmlDeviceGetFanSpeed",
     "nvmlDeviceGetFanSpeed_v2",
     "nvmlDeviceGetGpuFabricInfo",
-    "nvmlDeviceGetGpuFabricInfoV",
     "nvmlDeviceGetGpuInstanceId",
     "nvmlDeviceGetMigDeviceHandleByIndex",
     "nvmlDeviceGetMigMode",

@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <climits>
+#include <cstring>
 
 #include "nvml/cards.hpp"
+#include "runtime/settings.hpp"
 
 using namespace simulate_gpus::nvml;
 
@@ -38,5 +40,17 @@ nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t, nvmlDevice_t, nvmlGpuP2PCapsIn
   const bool is_ok = index == NVML_P2P_CAPS_INDEX_READ || index == NVML_P2P_CAPS_INDEX_WRITE ||
                      index == NVML_P2P_CAPS_INDEX_PCI;
   return write_value(is_ok ? NVML_P2P_STATUS_OK : NVML_P2P_STATUS_NOT_SUPPORTED, status);
+}
+
+// No fabric connects the cards: all is zero but the version, which ends with the size of what it
+// stands in. Cards before Hopper do not know the question.
+nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t, nvmlGpuFabricInfoV_t* info) {
+  static_assert(NVML_GPU_FABRIC_STATE_NOT_SUPPORTED == 0);
+  if (simulate_gpus::settings().gpu.major < 9) return NVML_ERROR_NOT_SUPPORTED;
+  const unsigned version = info->version;
+  if (version != nvmlGpuFabricInfo_v2 && version != nvmlGpuFabricInfo_v3)
+    return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+  std::memset(info, 0, version & 0xffffffU);
+  return write_value(version, &info->version);
 }
 }

@@ -100,6 +100,8 @@ show("TopologyCommonAncestor", other)
 show("P2PStatus", other, 0)
 show("ProcessUtilization", None, kinds=[c_uint])
 show("GraphicsRunningProcesses_v3", kinds=[c_uint])
+fabric = (c_uint * 9)(2 << 24 | 36, *[77] * 8)
+print("Fabric", nvml.nvmlDeviceGetGpuFabricInfoV(card, fabric), *fabric[1:])
 bits, bar1, energy = (ctypes.c_ulong * 16)(), (c_ulonglong * 3)(), c_ulonglong()
 print(nvml.nvmlDeviceGetCpuAffinity(card, 16, bits), sum(bin(word).count("1") for word in bits))
 print(nvml.nvmlDeviceGetBAR1MemoryInfo(card, bar1), *bar1)
@@ -339,7 +341,7 @@ class Launcher(unittest.TestCase):
                             ("Architecture", "9"), ("Brand", "14"), ("NumGpuCores", "16896"), ("CurrPcieLinkGeneration", "5"),
                             ("CurrPcieLinkWidth", "16"), ("CudaComputeCapability", "9 0"), ("EncoderUtilization", "0 167000"),
                             ("TotalEccErrors", "0"), ("TopologyCommonAncestor", "50"), ("P2PStatus", "0"),
-                            ("GraphicsRunningProcesses_v3", "0")):
+                            ("GraphicsRunningProcesses_v3", "0"), ("Fabric", "0" + 8 * " 0")):
             self.assertEqual(found[name], value, name)
         self.assertIn("MaxClockInfo 2619\nMaxClockInfo Not Supported\n", text)
         self.assertEqual(text.splitlines()[-3:], [f"0 {os.cpu_count()}", f"0 {8 << 30} {8 << 30} 0", "0 True"])
@@ -347,7 +349,8 @@ class Launcher(unittest.TestCase):
     def test_shows_the_card_that_it_is_like(self):
         found, text = self.shown("--gpu", "t4")
         for name, value in (("PowerManagementLimit", "70000"), ("MemoryBusWidth", "256"), ("Architecture", "6"), ("Brand", "2"),
-                            ("NumGpuCores", "2560"), ("CurrPcieLinkGeneration", "3"), ("CudaComputeCapability", "7 5")):
+                            ("NumGpuCores", "2560"), ("CurrPcieLinkGeneration", "3"), ("CudaComputeCapability", "7 5"),
+                            ("Fabric", "3" + 8 * " 77")):
             self.assertEqual(found[name], value, name)
         self.assertIn("MaxClockInfo 5001\n", text)
 

@@ -15,6 +15,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/arguments.hpp"
@@ -174,6 +175,48 @@ void replace(torch::Library& library) {
   }
 }
 
+// A kernel that the program had put in the place of LibTorch's own before those were replaced.
+class ProgramsKernel : public c10::OperatorKernel {
+ public:
+  explicit ProgramsKernel(c10::SafeKernelFunction kernel) : kernel_(std::move(kernel)) {}
+  void operator()(const c10::OperatorHandle& handle, c10::DispatchKeySet keys,
+                  torch::jit::Stack* stack) {
+    kernel_.callBoxed(handle, keys, stack);
+  }
+
+ private:
+  c10::SafeKernelFunction kernel_;
+};
+
+struct OfProgram {
+  c10::DispatchKey key;
+  std::string operation;
+  c10::SafeKernelFunction kernel;
+};
+
+// LibTorch's own are known by the sources, made by its build, that register them.
+std::vector<OfProgram> kernels_of_program() {
+  using enum c10::DispatchKey;
+  auto& dispatcher = c10::Dispatcher::singleton();
+  std::vector<OfProgram> found;
+  for (const auto key : {CUDA, NestedTensorCUDA, SparseCUDA, SparseCsrCUDA}) {
+    for (const c10::OperatorName& name : dispatcher.getRegistrationsForDispatchKey(key)) {
+      if (!name.name.starts_with("aten::")) continue;
+      auto kernel = dispatcher.findOp(name)->getComputedKernelForDispatchKey(key);
+      if (kernel.debug().find("/ATen/Register") == std::string::npos)
+        found.push_back({key, short_name(name), std::move(kernel)});
+    }
+  }
+  return found;
+}
+
+void put_back(std::vector<OfProgram> kernels) {
+  for (auto& [key, operation, kernel] : kernels)
+    library_of(key).impl(operation.c_str(),
+                         torch::CppFunction::makeFromBoxedFunctor(
+                             std::make_unique<ProgramsKernel>(std::move(kernel))));
+}
+
 // LibTorch warns of each kernel that is registered twice.
 struct Silent : c10::WarningHandler {
   void process(const c10::Warning&) override {}
@@ -218,6 +261,7 @@ void simulate_gpus_replace_kernels() {
   torch::jit::overrideCanFuseOnGPU(false);
   torch::jit::tensorexpr::setFallbackAllowed(true);
   if (settings().check) set_places(&here);
+  std::vector<OfProgram> of_program = kernels_of_program();
   torch::Library& library = library_of(c10::DispatchKey::CUDA);
   if (settings().dry_run) {
     add_library_operations(library);
@@ -238,6 +282,7 @@ void simulate_gpus_replace_kernels() {
       library_of(c10::DispatchKey::SparseCUDA));
   replace<c10::DispatchKey::SparseCsrCUDA, c10::DispatchKey::SparseCsrCPU>(
       library_of(c10::DispatchKey::SparseCsrCUDA));
+  put_back(std::move(of_program));
 }
 
 const Registered* simulate_gpus_registered() { return &registered; }

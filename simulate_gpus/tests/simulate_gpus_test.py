@@ -108,6 +108,16 @@ print(nvml.nvmlDeviceGetBAR1MemoryInfo(card, bar1), *bar1)
 print(nvml.nvmlDeviceGetTotalEnergyConsumption(card, byref(energy)), energy.value > 0)
 """
 
+# A kernel that the program registers before it uses a GPU, and one that it registers later.
+OVERRIDES = """
+import torch
+library = torch.library.Library("aten", "IMPL")
+library.impl("relu", lambda x: x * 0 + 7, "CUDA")
+x = torch.ones(2, device="cuda")
+library.impl("abs", lambda x: x * 0 + 5, "CUDA")
+print(x.relu().tolist(), x.abs().tolist(), x.neg().tolist())
+"""
+
 # A device is reset while the program uses two.
 RESET = """
 import ctypes
@@ -385,6 +395,14 @@ class Launcher(unittest.TestCase):
     def test_tells_triton_where_the_driver_is(self):
         folder = run("1", "sh", "-c", "echo $TRITON_LIBCUDA_PATH").stdout.strip()
         self.assertTrue(Path(folder, "libcuda.so.1").exists(), folder)
+
+    def test_keeps_the_kernels_that_a_program_registers(self):
+        ran = run("1", sys.executable, "-W", "ignore", "-c", OVERRIDES)
+        self.assertEqual(ran.stdout, "[7.0, 7.0] [5.0, 5.0] [-1.0, -1.0]\n", ran.stderr)
+
+    def test_leaves_out_the_kernels_that_pytorch_brings_in_python(self):
+        program = "import torch; x = torch.ones(2, 3, 4, device='cuda').half(); print(x.bmm(x.mT).unique().item())"
+        self.assertEqual(run("1", sys.executable, "-c", program).stdout, "4.0\n")
 
 
 class Program(unittest.TestCase):

@@ -39,7 +39,9 @@ def drawn(names, of, most, seed, patterns):
     return names[:most]
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(session, items):
+    if session.testsfailed:  # the file cannot be read
+        return
     with open(ORDER) as file:
         order = json.load(file)
     of_name = {name_of(item.nodeid): item for item in items}

@@ -426,8 +426,10 @@ TEST(ExplainGpus, ExplainsThisMachineAndChangesNothing) {
   testing::internal::CaptureStdout();
   const std::string text = explain_gpus();
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
-  // Simulated GPUs name what they refuse.
-  const std::regex own_log("simulate_gpus: [^\n]* is not offered by simulated GPUs\n");
+  // Simulated GPUs name what they refuse; LibTorch 2.14 logs that memory is used up.
+  const std::regex own_log(
+      "simulate_gpus: [^\n]* is not offered by simulated GPUs\n"
+      "|\\[W[^\n]* memory allocation failed with OOM [^\n]*\n");
   EXPECT_EQ(std::regex_replace(testing::internal::GetCapturedStderr(), own_log, ""), "");
   expect_explains(text, {count > 0 ? c10::DeviceTypeName(gpu().type(), true) + ":" : ""}, {});
   EXPECT_EQ(text.find("cannot be examined"), std::string::npos);

@@ -15,6 +15,8 @@ if(PROJECT_IS_TOP_LEVEL)
     add_compile_options(-fmacro-prefix-map=${PROJECT_SOURCE_DIR}=.)  # __FILE__, of which LibTorch's macros are full
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
       add_compile_options(-fpch-preprocess)  # else ccache cannot tell which precompiled header was read
+    else()
+      add_compile_options("SHELL:-Xclang -fno-pch-timestamp")  # else each clone's headers are other ones
     endif()
   endif()
 endif()

@@ -65,7 +65,8 @@ if not all(map(importlib.util.find_spec, ("scikit_build_core", "pytest", "torch"
     print("skipped: this Python lacks scikit_build_core, pytest or torch")
     sys.exit(77)
 
-run(sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-index", "-w", folder, PROJECT)
+run(sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-index", "-w", folder,
+    "--config-settings", f"build-dir={folder}/build", PROJECT)
 wheel = next(folder.glob("*.whl"))
 check(wheel.stat().st_size <= 10 << 20, f"{wheel} has {wheel.stat().st_size} bytes")
 

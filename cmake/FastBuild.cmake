@@ -6,6 +6,10 @@ if(PROJECT_IS_TOP_LEVEL)
     add_link_options($<$<LINK_LANGUAGE:CXX>:-fuse-ld=lld>)
   endif()
   find_program(USE_GPU_CCACHE ccache DOC "ccache, which keeps compiled sources")
+  if(USE_GPU_CCACHE)  # of tests that build
+    set(USE_GPU_CCACHE_ENVIRONMENT CMAKE_CXX_COMPILER_LAUNCHER=${USE_GPU_CCACHE} CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}
+        CCACHE_NOHASHDIR=1)
+  endif()
   if(USE_GPU_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
     # BASEDIR, NOHASHDIR: another clone finds what this one has compiled. The size is above that of all presets, with
     # some precompiled headers of 0.5 GB each.
@@ -16,7 +20,7 @@ if(PROJECT_IS_TOP_LEVEL)
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
       add_compile_options(-fpch-preprocess)  # else ccache cannot tell which precompiled header was read
     else()
-      add_compile_options("SHELL:-Xclang -fno-pch-timestamp")  # else each clone's headers are other ones
+      add_compile_options("SHELL:-Xclang -fno-pch-timestamp")  # else ccache takes each clone's headers for others, by their times
     endif()
   endif()
 endif()

@@ -208,7 +208,8 @@ void prepare_triton(const GpuProfile& gpu) {
   set_default("TRITON_PTXAS_PATH", folder + "/ptxas");
   set_default("TRITON_PTXAS_BLACKWELL_PATH", folder + "/ptxas");
   if (gpu.major >= 9) set_default("TRITON_OVERRIDE_ARCH", "sm89");
-  // From 2.13 on PyTorch itself puts kernels of Triton, CuTe and others in the place of some of its operations'.
+  // From 2.13 on PyTorch registers kernels in Python for some operations. Without them its C++ code runs, which is what
+  // simulated GPUs ask before they compute.
   set_variable("TORCH_DISABLE_NATIVE_JIT", "1");
   set_default("TORCHINDUCTOR_CACHE_DIR",
               std::filesystem::temp_directory_path() /

@@ -42,8 +42,8 @@ nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t, nvmlDevice_t, nvmlGpuP2PCapsIn
   return write_value(is_ok ? NVML_P2P_STATUS_OK : NVML_P2P_STATUS_NOT_SUPPORTED, status);
 }
 
-// No fabric connects the cards: all is zero but the version, which ends with the size of what it
-// stands in. Cards before Hopper do not know the question.
+// No fabric connects the cards: all fields are zero but the version, whose low 24 bits are the size of
+// the structure. Cards before Hopper refuse the question.
 nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t, nvmlGpuFabricInfoV_t* info) {
   static_assert(NVML_GPU_FABRIC_STATE_NOT_SUPPORTED == 0);
   if (simulate_gpus::settings().gpu.major < 9) return NVML_ERROR_NOT_SUPPORTED;

@@ -286,6 +286,18 @@ TEST(Explain, DoesNotReadAnotherRuntimesCodesAsCudas) {
                   {"Restart the program"});
 }
 
+TEST(Explain, GivesTheDriversReasonWhateverCudaAnswers) {
+  for (const CudaError& error :
+       {k_cuda_out_of_memory, k_cuda_initialization, k_cuda_stub_library,
+        k_cuda_devices_unavailable, k_cuda_no_device, k_cuda_invalid_device,
+        k_cuda_operating_system, k_cuda_system_not_ready, k_cuda_compat_not_supported,
+        k_cuda_unknown}) {
+    GpuFacts facts = counting_fails(0, error);
+    facts.report.problem = "No GPU was found: the driver finds none.";
+    EXPECT_EQ(explain(facts), facts.report.problem);
+  }
+}
+
 TEST(Explain, GivesTheErrorOfAnotherAcceleratorWithoutDevices) {
   GpuFacts facts{.kind = "xpu", .error = "No XPU devices are available"};
   facts.report.problem = "No NVIDIA driver was found.";

@@ -32,18 +32,25 @@ void Batch::close() {
   write();
 }
 
-// What nobody has waited for until the recording ends would be later than the recording: it follows its call.
 void Batch::begin() {
   const std::scoped_lock lock(mutex_);
   begin_of_work_ = now();
-  if (begin_ == 0) begin_ = is_ending() ? given_ : begin_of_work_;
+  if (begin_ == 0) begin_ = last_call_of_ending() ? given_ : begin_of_work_;
 }
 
+// What nobody has waited for until the recording ends would be later than the recording, which Kineto does not show: it
+// follows its call, and ends with the last call at the latest.
 void Batch::end() {
   const std::scoped_lock lock(mutex_);
   --works_left_;
   const std::uint64_t time = now();
-  end_ = is_ending() ? std::max({given_, begin_, end_}) + time - begin_of_work_ : time;
+  if (const auto last_call = last_call_of_ending()) {
+    end_ = std::max({given_, begin_, end_}) + time - begin_of_work_;
+    end_ = std::min(end_, std::max(given_, *last_call));
+    begin_ = std::min(begin_, end_);
+  } else {
+    end_ = time;
+  }
   write();
 }
 

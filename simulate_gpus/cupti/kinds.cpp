@@ -16,6 +16,8 @@
 namespace simulate_gpus::cupti {
 namespace {
 
+constexpr std::uint64_t k_not_ending = ~std::uint64_t{0};
+
 std::atomic<std::uint64_t> enabled = 0;  // a bit for each kind
 static_assert(CUPTI_ACTIVITY_KIND_COUNT <= 64);
 
@@ -40,7 +42,7 @@ CUptiResult choose(CUpti_CallbackDomain domain, CUpti_CallbackId id, bool is_wan
   return CUPTI_SUCCESS;
 }
 
-std::atomic<bool> ending = false;
+std::atomic<std::uint64_t> ending = k_not_ending;
 
 std::atomic<CUpti_TimestampCallbackFunc> clock_of_program = nullptr;
 std::atomic<std::uint32_t> clocks = 0;
@@ -73,7 +75,10 @@ bool is_recorded(const Function& function) {
   return found == chosen.end() || found->second;
 }
 
-bool is_ending() { return ending; }
+std::optional<std::uint64_t> last_call_of_ending() {
+  const std::uint64_t call = ending;
+  return call == k_not_ending ? std::nullopt : std::optional(call);
+}
 
 std::uint64_t now() {
   if (const auto clock = clock_of_program.load()) return clock();
@@ -107,9 +112,9 @@ CUptiResult cuptiActivityEnable(CUpti_ActivityKind kind) {
 // What is under way then would be missing: Kineto waits for the current GPU alone.
 CUptiResult cuptiActivityDisable(CUpti_ActivityKind kind) {
   if (is_enabled(kind)) {
-    ending = true;
+    ending = end_of_last_call();
     simulate_gpus::advance_streams();
-    ending = false;
+    ending = k_not_ending;
   }
   enabled &= ~bit_of(kind);
   watch();

@@ -6,6 +6,7 @@
 #include <cupti.h>
 
 #include <cstdint>
+#include <optional>
 
 #include "cupti/functions.hpp"
 
@@ -17,8 +18,9 @@ bool is_any_enabled();
 /// Whether calls of the function are recorded.
 bool is_recorded(const Function& function);
 
-/// Whether the program ends a recording at this moment, which streams must be through with.
-bool is_ending();
+/// Whether the program ends a recording at this moment, which streams must be through with: when the thread that ends it
+/// was back from its last call of CUDA.
+std::optional<std::uint64_t> last_call_of_ending();
 
 /// In nanoseconds, by the program's clock.
 std::uint64_t now();

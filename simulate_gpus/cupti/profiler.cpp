@@ -55,6 +55,7 @@ struct Thread {
   std::optional<Launch> launch = {};
   std::optional<std::vector<Given>> parts = {};  // of the operation that begins
   std::uint64_t begin_of_wait = 0;
+  std::uint64_t end_of_call = 0;
 
   ~Thread();
 };
@@ -103,7 +104,7 @@ class Profiler final : public Tool {
     if (thread_is_over || --this_thread.depth > 0) return;
     auto call = std::exchange(this_thread.call, std::nullopt);
     if (!call) return;
-    const std::uint64_t end = now();
+    const std::uint64_t end = this_thread.end_of_call = now();
     if (call->is_launch()) begin_computed(call->origin, end);
     if (call->function && is_recorded(*call->function))
       emit_record(*call, call_record(*call->function, call->origin.correlation, call->begin, end,
@@ -234,5 +235,7 @@ void watch() {
   if (is_wanted) add_once();
   watch_calls(is_wanted);
 }
+
+std::uint64_t end_of_last_call() { return thread_is_over ? 0 : this_thread.end_of_call; }
 
 }  // namespace simulate_gpus::cupti

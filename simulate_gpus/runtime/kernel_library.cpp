@@ -22,8 +22,10 @@ struct KernelLibrary {
 
 // The same sources twice: for any CPU, and for those with vectors of 256 bits.
 const char* library_name() {
-  return __builtin_cpu_supports("x86-64-v3") != 0 ? "libsimulate_gpus_ptx_avx2.so"
-                                                  : "libsimulate_gpus_ptx.so";
+#ifdef SIMULATE_GPUS_AVX2
+  if (__builtin_cpu_supports("x86-64-v3") != 0) return "libsimulate_gpus_ptx_avx2.so";
+#endif
+  return "libsimulate_gpus_ptx.so";
 }
 
 KernelLibrary open_library() {

@@ -6,16 +6,16 @@ if(PROJECT_IS_TOP_LEVEL)
     add_link_options($<$<LINK_LANGUAGE:CXX>:-fuse-ld=lld>)
   endif()
   find_program(USE_GPU_CCACHE ccache DOC "ccache, which keeps compiled sources")
+  # BASEDIR, NOHASHDIR: another clone finds what this one has compiled. INODECACHE: LibTorch's headers, and precompiled
+  # ones of 0.5 GB, are not read again for each source.
+  set(ccache CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_INODECACHE=1)
   if(USE_GPU_CCACHE)  # of tests that build
-    set(USE_GPU_CCACHE_ENVIRONMENT CMAKE_CXX_COMPILER_LAUNCHER=${USE_GPU_CCACHE} CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}
-        CCACHE_NOHASHDIR=1)
+    set(USE_GPU_CCACHE_ENVIRONMENT CMAKE_CXX_COMPILER_LAUNCHER=${USE_GPU_CCACHE} ${ccache})
   endif()
   if(USE_GPU_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-    # BASEDIR, NOHASHDIR: another clone finds what this one has compiled. The size is above that of all presets, with
-    # some precompiled headers of 0.5 GB each.
-    set(ccache ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_MAXSIZE=30G
-        CCACHE_SLOPPINESS=pch_defines,time_macros)
-    set(CMAKE_CXX_COMPILER_LAUNCHER ${ccache} ${USE_GPU_CCACHE})
+    # The size is above that of all presets.
+    set(ccache_launcher ${CMAKE_COMMAND} -E env ${ccache} CCACHE_MAXSIZE=30G CCACHE_SLOPPINESS=pch_defines,time_macros)
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${ccache_launcher} ${USE_GPU_CCACHE})
     add_compile_options(-fmacro-prefix-map=${PROJECT_SOURCE_DIR}=.)  # __FILE__, of which LibTorch's macros are full
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
       add_compile_options(-fpch-preprocess)  # else ccache cannot tell which precompiled header was read
@@ -30,8 +30,8 @@ endif()
 # in their preprocessed form only, as they name their parts by absolute paths.
 macro(use_gpu_joined_no_more)
   set(CMAKE_UNITY_BUILD OFF)
-  if(ccache)
-    set(CMAKE_CXX_COMPILER_LAUNCHER ${ccache} CCACHE_DEPEND=1 ${USE_GPU_CCACHE})
+  if(ccache_launcher)
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${ccache_launcher} CCACHE_DEPEND=1 ${USE_GPU_CCACHE})
   endif()
 endmacro()
 

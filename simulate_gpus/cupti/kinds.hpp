@@ -18,8 +18,8 @@ bool is_any_enabled();
 /// Whether calls of the function are recorded.
 bool is_recorded(const Function& function);
 
-/// Whether the program ends a recording at this moment, which streams must be through with: when the thread that ends it
-/// was back from its last call of CUDA.
+/// While the program ends a recording, for which all streams finish their work: when the thread that ends it was back
+/// from its last call of CUDA. At any other time none.
 std::optional<std::uint64_t> last_call_of_ending();
 
 /// In nanoseconds, by the program's clock.

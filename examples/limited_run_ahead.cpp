@@ -41,7 +41,7 @@ int main() {
     return 0;
   }
   std::cout << "100 additions of 3000 x 3000 on " << device << ":\n";
-  for (const std::size_t limit : {1, 2, 100}) {
+  for (const std::size_t limit : {1U, 2U, 100U}) {
     const auto x = torch::zeros({3000, 3000}, device);
     (void)most_queued(x, limit);  // warm-up
     use_gpu::synchronize(device);

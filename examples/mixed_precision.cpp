@@ -20,10 +20,10 @@
 
 // The loss after 20 steps, and how many steps were left out.
 std::pair<float, int> train(c10::Device device, at::ScalarType dtype) {
-  torch::manual_seed(0);
+  torch::manual_seed(2);
   const auto x = torch::rand({1024, 64}, device), y = 10 * x.sin().mean(1, /*keepdim=*/true);
-  torch::nn::Sequential net(torch::nn::Linear(64, 512), torch::nn::ReLU(),
-                            torch::nn::Linear(512, 1));
+  torch::nn::Sequential net{torch::nn::Linear(64, 512), torch::nn::ReLU(),
+                            torch::nn::Linear(512, 1)};
   use_gpu::place(net, device);
   torch::optim::SGD sgd(net->parameters(), /*lr=*/0.1);
   use_gpu::GradScaler scaler({.enabled = dtype == torch::kHalf});

@@ -23,7 +23,7 @@ Conv2d conv(int in, int out, int kernel, int stride) {
 
 struct Residual : Module {
   Residual(int in, int out, int stride)
-      : path(conv(in, out, 3, stride), norm(out), ReLU(), conv(out, out, 3, 1), norm(out)) {
+      : path{conv(in, out, 3, stride), norm(out), ReLU(), conv(out, out, 3, 1), norm(out)} {
     register_module("path", path);
     if (in != out) skip = register_module("skip", conv(in, out, 1, stride));
   }

@@ -3,8 +3,8 @@
 
 #include <ATen/ATen.h>
 #include <dlfcn.h>
-#include <execinfo.h>
 #include <torch/csrc/profiler/combined_traceback.h>
+#include <unwind.h>
 
 #include <algorithm>
 #include <array>
@@ -132,6 +132,17 @@ bool is_of_python() {
   return state != nullptr && state() != nullptr;
 }
 
+// As backtrace(3) gives them: after each call. After an access to memory that was interrupted too, as LibTorch looks
+// for the line of the byte before.
+_Unwind_Reason_Code add_address(_Unwind_Context* context, void* to) {
+  constexpr std::size_t k_deepest = 100;
+  auto& addresses = *static_cast<std::vector<void*>*>(to);
+  int is_interrupted = 0;
+  const auto address = _Unwind_GetIPInfo(context, &is_interrupted);
+  addresses.push_back(reinterpret_cast<void*>(address + (is_interrupted != 0 ? 1 : 0)));
+  return addresses.size() < k_deepest ? _URC_NO_REASON : _URC_END_OF_STACK;
+}
+
 struct Place : ProgramPlace {
   [[nodiscard]] std::string text() const override {
     if (!python) return text_at(addresses);
@@ -154,10 +165,7 @@ std::shared_ptr<const ProgramPlace> here() {
   if (is_of_python())
     place->python =
         torch::CapturedTraceback::gather(/*python=*/true, /*script=*/false, /*cpp=*/false);
-  constexpr std::size_t k_deepest = 100;
-  place->addresses.resize(k_deepest);
-  const int count = backtrace(place->addresses.data(), k_deepest);
-  place->addresses.resize(static_cast<std::size_t>(count));
+  _Unwind_Backtrace(add_address, &place->addresses);
   return place;
 }
 

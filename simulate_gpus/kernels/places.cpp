@@ -138,8 +138,9 @@ _Unwind_Reason_Code add_address(_Unwind_Context* context, void* to) {
   constexpr std::size_t k_deepest = 100;
   auto& addresses = *static_cast<std::vector<void*>*>(to);
   int is_interrupted = 0;
-  const auto address = _Unwind_GetIPInfo(context, &is_interrupted);
-  addresses.push_back(reinterpret_cast<void*>(address + (is_interrupted != 0 ? 1 : 0)));
+  const auto address = _Unwind_GetIPInfo(context, &is_interrupted) + (is_interrupted != 0 ? 1 : 0);
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the unwinder has integers
+  addresses.push_back(reinterpret_cast<void*>(address));
   return addresses.size() < k_deepest ? _URC_NO_REASON : _URC_END_OF_STACK;
 }
 

@@ -2,12 +2,16 @@
 #include "cupti/subscriber.hpp"
 
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
 #include <mutex>
 #include <set>
 #include <string>
 #include <utility>
 
 #include "cupti/buffers.hpp"
+#include "cupti/functions.hpp"
 #include "cupti/kinds.hpp"
 #include "cupti/profiler.hpp"
 #include "runtime/interface.hpp"
@@ -57,6 +61,18 @@ CUptiResult check_subscription(CUpti_SubscriberHandle handle, CUpti_CallbackDoma
   if (is_called_back(domain)) return CUPTI_SUCCESS;
   static_cast<void>(not_offered(std::string(function) + " of domain " + std::to_string(domain)));
   return CUPTI_ERROR_NOT_SUPPORTED;
+}
+
+// The end of a program is a call too: Kineto, with TEARDOWN_CUPTI=1, finalizes CUPTI in the next one, and a program that
+// makes none would wait for it forever.
+void tell_of_end() {
+  std::uint64_t data = 0;
+  int result = 0;
+  const ToldOfCall call{find_function("cudaDeviceSynchronize"), "cudaDeviceSynchronize", 0, &result,
+                        &data};
+  if (call.function == nullptr) return;
+  call_subscriber(CUPTI_API_ENTER, call);
+  call_subscriber(CUPTI_API_EXIT, call);
 }
 
 }  // namespace
@@ -110,6 +126,8 @@ CUptiResult cuptiEnableDomain(std::uint32_t is_wanted, CUpti_SubscriberHandle ha
   if (const CUptiResult refused = check_subscription(handle, domain, "cuptiEnableDomain"))
     return refused;
   if (is_wanted != 0) {
+    // Before the subscriber's static objects are gone.
+    [[maybe_unused]] static const int is_told = std::atexit(tell_of_end);
     subscriber.domains |= bit_of_domain(domain);
   } else {
     subscriber.domains &= ~bit_of_domain(domain);

@@ -8,6 +8,8 @@
 #include <torch/torch.h>
 
 #include <cstdint>
+#include <cstdlib>
+#include <iostream>
 #include <map>
 #include <set>
 #include <string>
@@ -162,6 +164,22 @@ TEST_F(Cupti, CallsBackAtTheBeginningAndTheEndOfOutermostCalls) {
       "begin cudaEventCreate_v3020", "end cudaEventCreate_v3020 0", "begin cudaMemset_v3020",
       "end cudaMemset_v3020 1",      "begin cudaMemGetInfo_v3020",  "end cudaMemGetInfo_v3020 0"};
   EXPECT_EQ(received.calls, expected);
+}
+
+// Kineto waits for a call in which it can finalize CUPTI: a program that makes none must end all the same.
+TEST_F(Cupti, CallsBackAtTheEndOfAProgram) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto subscribe_and_end = [] {
+    const auto say = [](void*, CUpti_CallbackDomain, CUpti_CallbackId,
+                        const CUpti_CallbackData* call) {
+      if (call->callbackSite == CUPTI_API_EXIT) std::cerr << "called back";
+    };
+    CUpti_SubscriberHandle subscriber = nullptr;
+    (void)cuptiSubscribe(&subscriber, reinterpret_cast<CUpti_CallbackFunc>(+say), nullptr);
+    (void)cuptiEnableDomain(1, subscriber, CUPTI_CB_DOMAIN_RUNTIME_API);
+    std::exit(0);
+  };
+  EXPECT_EXIT(subscribe_and_end(), testing::ExitedWithCode(0), "called back");
 }
 
 TEST_F(Cupti, RefusesByNameWhatItDoesNotRecord) {

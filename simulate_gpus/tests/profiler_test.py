@@ -381,21 +381,19 @@ class DryRun(Base):
         self.assertEqual((trace.call(kernel), kernel["args"]["grid"][1:]), ("cuLaunchKernel", [1, 1]))
         self.assertGreater(kernel["args"]["grid"][0] * kernel["args"]["block"][0], 0)
 
-    def wait_until_torn_down(self):
-        """Kineto does it in a thread of its own, at the end of a call of CUDA; then it has unsubscribed."""
-        cupti, handle = ctypes.CDLL(None), ctypes.c_void_p()
-        callback = ctypes.CFUNCTYPE(None)(lambda: None)
-        while cupti.cuptiSubscribe(ctypes.byref(handle), callback, None) != 0:
-            torch.cuda.synchronize()
-        cupti.cuptiUnsubscribe(handle)
-
     def test_can_be_torn_down_and_begin_again(self):
-        os.environ["TEARDOWN_CUPTI"] = "1"
+        def threads():
+            return len(os.listdir("/proc/self/task"))
+
         x = torch.ones(8, device="cuda")
+        self.trace(record(lambda: x.mul_(2)))  # starts the threads that stay
+        before = threads()
+        os.environ["TEARDOWN_CUPTI"] = "1"
         for _ in range(3):
             trace = self.trace(record(lambda: x.mul_(2)))
             self.assertEqual([trace.operation(event) for event in trace.of("kernel")], ["aten::mul_"])
-            self.wait_until_torn_down()
+            while threads() > before:  # Kineto does it in a thread of its own, at the end of a call of CUDA
+                torch.cuda.synchronize()
         del os.environ["TEARDOWN_CUPTI"]
 
 

@@ -15,6 +15,7 @@ import runpy
 import sys
 import tempfile
 import threading
+import time
 import unittest
 from pathlib import Path
 
@@ -392,6 +393,7 @@ class DryRun(Base):
         for _ in range(3):
             trace = self.trace(record(lambda: x.mul_(2)))
             self.assertEqual([trace.operation(event) for event in trace.of("kernel")], ["aten::mul_"])
+            time.sleep(0.5)  # until Kineto's thread has begun, which nothing tells
             while threads() > before:  # Kineto does it in a thread of its own, at the end of a call of CUDA
                 torch.cuda.synchronize()
         del os.environ["TEARDOWN_CUPTI"]

@@ -15,7 +15,6 @@ import runpy
 import sys
 import tempfile
 import threading
-import time
 import unittest
 from pathlib import Path
 
@@ -382,20 +381,21 @@ class DryRun(Base):
         self.assertEqual((trace.call(kernel), kernel["args"]["grid"][1:]), ("cuLaunchKernel", [1, 1]))
         self.assertGreater(kernel["args"]["grid"][0] * kernel["args"]["block"][0], 0)
 
-    def test_can_be_torn_down_and_begin_again(self):
-        def threads():
-            return len(os.listdir("/proc/self/task"))
+    def wait_until_torn_down(self):
+        """Kineto does it in a thread of its own, at the end of a call of CUDA; then it has unsubscribed."""
+        cupti, handle = ctypes.CDLL(None), ctypes.c_void_p()
+        callback = ctypes.CFUNCTYPE(None)(lambda: None)
+        while cupti.cuptiSubscribe(ctypes.byref(handle), callback, None) != 0:
+            torch.cuda.synchronize()
+        cupti.cuptiUnsubscribe(handle)
 
-        x = torch.ones(8, device="cuda")
-        self.trace(record(lambda: x.mul_(2)))  # starts the threads that stay
-        before = threads()
+    def test_can_be_torn_down_and_begin_again(self):
         os.environ["TEARDOWN_CUPTI"] = "1"
+        x = torch.ones(8, device="cuda")
         for _ in range(3):
             trace = self.trace(record(lambda: x.mul_(2)))
             self.assertEqual([trace.operation(event) for event in trace.of("kernel")], ["aten::mul_"])
-            time.sleep(0.5)  # until Kineto's thread has begun, which nothing tells
-            while threads() > before:  # Kineto does it in a thread of its own, at the end of a call of CUDA
-                torch.cuda.synchronize()
+            self.wait_until_torn_down()
         del os.environ["TEARDOWN_CUPTI"]
 
 

@@ -132,10 +132,11 @@ bool is_of_python() {
   return state != nullptr && state() != nullptr;
 }
 
+constexpr std::size_t k_deepest = 100;
+
 // As backtrace(3) gives them: after each call. After an access to memory that was interrupted too, as LibTorch looks
 // for the line of the byte before.
 _Unwind_Reason_Code add_address(_Unwind_Context* context, void* to) {
-  constexpr std::size_t k_deepest = 100;
   auto& addresses = *static_cast<std::vector<void*>*>(to);
   int is_interrupted = 0;
   const auto address = _Unwind_GetIPInfo(context, &is_interrupted) + (is_interrupted != 0 ? 1 : 0);
@@ -166,6 +167,7 @@ std::shared_ptr<const ProgramPlace> here() {
   if (is_of_python())
     place->python =
         torch::CapturedTraceback::gather(/*python=*/true, /*script=*/false, /*cpp=*/false);
+  place->addresses.reserve(k_deepest);
   _Unwind_Backtrace(add_address, &place->addresses);
   return place;
 }

@@ -22,6 +22,7 @@
 std::pair<float, int> train(c10::Device device, at::ScalarType dtype) {
   torch::manual_seed(2);
   const auto x = torch::rand({1024, 64}, device), y = 10 * x.sin().mean(1, /*keepdim=*/true);
+  // In braces: in parentheses each compiler draws the weights in an order of its own.
   torch::nn::Sequential net{torch::nn::Linear(64, 512), torch::nn::ReLU(),
                             torch::nn::Linear(512, 1)};
   use_gpu::place(net, device);

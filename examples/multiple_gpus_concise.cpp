@@ -22,6 +22,7 @@ Conv2d conv(int in, int out, int kernel, int stride) {
 }
 
 struct Residual : Module {
+  // In braces: in parentheses each compiler draws the weights in an order of its own.
   Residual(int in, int out, int stride)
       : path{conv(in, out, 3, stride), norm(out), ReLU(), conv(out, out, 3, 1), norm(out)} {
     register_module("path", path);

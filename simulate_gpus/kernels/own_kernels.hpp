@@ -14,6 +14,12 @@ inline bool is_given(const std::optional<at::Tensor>& tensor) {
   return tensor && tensor->defined();
 }
 
+/// "add.out" of aten's operation.
+std::string short_name(const c10::OperatorName& name);
+
+/// For kernels of aten's operations of this key, which stay until the end of the process.
+torch::Library& library_of(c10::DispatchKey key);
+
 /// Makes an operation of aten ("add.out") of what computes it on the host from its arguments there, as one operation of the GPU.
 /// Nothing where this LibTorch has none of the name.
 void add_at_once(torch::Library& library, const std::string& name, torch::CppFunction function);

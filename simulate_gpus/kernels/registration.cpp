@@ -22,6 +22,7 @@
 #include "kernels/compute.hpp"
 #include "kernels/own_kernels.hpp"
 #include "kernels/places.hpp"
+#include "kernels/program_kernels.hpp"
 #include "kernels/rehearsal.hpp"
 #include "runtime/interface.hpp"
 #include "runtime/settings.hpp"
@@ -137,17 +138,6 @@ bool is_kept(const c10::FunctionSchema& schema, c10::DispatchKey key) {
   return (is_nested ? k_kept_nested : k_kept_sparse).contains(name) || !returns_tensor(schema);
 }
 
-std::string short_name(const c10::OperatorName& name) {
-  const std::string base = name.name.substr(name.name.find("::") + 2);
-  return name.overload_name.empty() ? base : base + '.' + name.overload_name;
-}
-
-// Never destroyed: what is registered stays until the end of the process.
-torch::Library& library_of(c10::DispatchKey key) {
-  static auto* const libraries = new std::deque<torch::Library>;
-  return libraries->emplace_back(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
-}
-
 template <c10::DispatchKey device_key, c10::DispatchKey host_key>
 void replace(torch::Library& library) {
   constexpr bool k_plain = device_key == c10::DispatchKey::CUDA;
@@ -175,54 +165,22 @@ void replace(torch::Library& library) {
   }
 }
 
-// A kernel that the program had put in the place of LibTorch's own before those were replaced.
-class ProgramsKernel : public c10::OperatorKernel {
- public:
-  explicit ProgramsKernel(c10::SafeKernelFunction kernel) : kernel_(std::move(kernel)) {}
-  void operator()(const c10::OperatorHandle& handle, c10::DispatchKeySet keys,
-                  torch::jit::Stack* stack) {
-    kernel_.callBoxed(handle, keys, stack);
-  }
-
- private:
-  c10::SafeKernelFunction kernel_;
-};
-
-struct OfProgram {
-  c10::DispatchKey key;
-  std::string operation;
-  c10::SafeKernelFunction kernel;
-};
-
-// LibTorch's own are known by the sources, made by its build, that register them.
-std::vector<OfProgram> kernels_of_program() {
-  using enum c10::DispatchKey;
-  auto& dispatcher = c10::Dispatcher::singleton();
-  std::vector<OfProgram> found;
-  for (const auto key : {CUDA, NestedTensorCUDA, SparseCUDA, SparseCsrCUDA}) {
-    for (const c10::OperatorName& name : dispatcher.getRegistrationsForDispatchKey(key)) {
-      if (!name.name.starts_with("aten::")) continue;
-      auto kernel = dispatcher.findOp(name)->getComputedKernelForDispatchKey(key);
-      if (kernel.debug().find("/ATen/Register") == std::string::npos)
-        found.push_back({key, short_name(name), std::move(kernel)});
-    }
-  }
-  return found;
-}
-
-void put_back(std::vector<OfProgram> kernels) {
-  for (auto& [key, operation, kernel] : kernels)
-    library_of(key).impl(operation.c_str(),
-                         torch::CppFunction::makeFromBoxedFunctor(
-                             std::make_unique<ProgramsKernel>(std::move(kernel))));
-}
-
 // LibTorch warns of each kernel that is registered twice.
 struct Silent : c10::WarningHandler {
   void process(const c10::Warning&) override {}
 };
 
 }  // namespace
+
+std::string short_name(const c10::OperatorName& name) {
+  const std::string base = name.name.substr(name.name.find("::") + 2);
+  return name.overload_name.empty() ? base : base + '.' + name.overload_name;
+}
+
+torch::Library& library_of(c10::DispatchKey key) {
+  static auto* const libraries = new std::deque<torch::Library>;
+  return libraries->emplace_back(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
+}
 
 void mark_as_computed(const std::string& operation) {
   std::erase(registered.refused, operation);
@@ -261,7 +219,7 @@ void simulate_gpus_replace_kernels() {
   torch::jit::overrideCanFuseOnGPU(false);
   torch::jit::tensorexpr::setFallbackAllowed(true);
   if (settings().check) set_places(&here);
-  std::vector<OfProgram> of_program = kernels_of_program();
+  ProgramKernels of_program = program_kernels();
   torch::Library& library = library_of(c10::DispatchKey::CUDA);
   if (settings().dry_run) {
     add_library_operations(library);

@@ -117,7 +117,7 @@ class TransferLedger {
 /// A table of the first 20 call sites, and how many more there are.
 std::ostream& operator<<(std::ostream& out, const std::vector<TransferSite>& sites);
 
-/// A table: a row for each direction, copies and bytes, and the item reads; then the call sites.
+/// A table: for each direction copies, bytes and item reads, which are from a device to the host; then the call sites.
 std::ostream& operator<<(std::ostream& out, const TransferLedger& ledger);
 
 /// What a TransferGuard does about an implicit transfer.

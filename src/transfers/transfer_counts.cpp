@@ -52,12 +52,14 @@ namespace USE_GPU_EXPORT use_gpu {
 constexpr const char* k_directions[] = {"host to device", "device to host", "device to device"};
 
 std::ostream& operator<<(std::ostream& out, const TransferLedger& ledger) {
-  detail::TextTable table{{"transfer", "copies", "bytes"}};
+  detail::TextTable table{{"transfer", "copies", "bytes", "item reads"}};
   for (std::size_t i = 0; i < std::size(k_directions); ++i) {
-    const auto [copies, bytes] = ledger.count(static_cast<TransferDirection>(i));
-    table.push_back({k_directions[i], std::to_string(copies), std::to_string(bytes)});
+    const auto direction = static_cast<TransferDirection>(i);
+    const auto [copies, bytes] = ledger.count(direction);
+    const auto reads = direction == TransferDirection::device_to_host ? ledger.item_reads() : 0;
+    table.push_back(
+        {k_directions[i], std::to_string(copies), std::to_string(bytes), std::to_string(reads)});
   }
-  table.push_back({"item reads", std::to_string(ledger.item_reads()), ""});
   detail::print_table(out, table);
   const auto sites = ledger.sites();
   return sites.empty() ? out : out << '\n' << sites;

@@ -192,11 +192,10 @@ TEST_F(Transfers, ArePrintedAsATable) {
   host.to(gpu(0));
   x.sum().item<float>();
   EXPECT_EQ(printed(ledger),
-            "transfer          copies  bytes\n"
-            "host to device         1     24\n"
-            "device to host         0      0\n"
-            "device to device       0      0\n"
-            "item reads             1\n");
+            "transfer          copies  bytes  item reads\n"
+            "host to device         1     24           0\n"
+            "device to host         0      0           1\n"
+            "device to device       0      0           0\n");
 }
 
 TEST_F(Transfers, AreForbiddenWhateverAsksForThem) {

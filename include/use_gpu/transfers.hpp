@@ -19,24 +19,7 @@
 // that ends in another thread logs a warning, changes nothing there, and stays open in its own until
 // that ends. Outside of them an operation costs a few instructions at most.
 //
-// Detected: copies between devices, and reads of a value or size by the host, if they go through
-// LibTorch's dispatcher: to(), cpu(), copy_(), Module::to, torch::tensor(..., device), printing,
-// saving, indexing with a mask or an index on another device (on CUDA also assigning a number:
-// x.index_put_({i}, 2) creates it on the host), item(), bool conversions, and nonzero,
-// masked_select, unique*, repeat_interleave, equal, bincount, mode of long rows, coalesce, which
-// read a size or a few values back; also operations whose kernels call one of these.
-//
-// Where LibTorch checks or measures for you, a read may surprise: one_hot without its number of
-// classes, normal with a tensor of deviations, histc, allclose, arange up to a tensor's value,
-// torch::linalg's inv, solve and cholesky (not inv_ex ...), clip_grad_norm_ (it returns a double),
-// ctc_loss (it copies its lengths to the host), and in anomaly mode each function of the backward
-// pass.
-//
-// Not detected: raw cudaMemcpy and direct at::_copy_from; what a communication library (NCCL, Gloo)
-// moves; a new std::thread and at::parallel_for; work that a replayed CUDA graph does; kernels that
-// read from the device by themselves: products and softmax of sparse tensors, solvers of MAGMA,
-// cuSOLVER and cuSPARSE. Synchronizing without reading is no transfer. A forbidden copy may have
-// allocated its target before it was refused; nothing was copied.
+// What is detected, and what is not, is listed at the end of this file.
 #pragma once
 
 #include <use_gpu/allow_transfers.hpp>
@@ -149,3 +132,22 @@ class TransferGuard {
 };
 
 }  // namespace use_gpu
+
+// Detected: copies between devices, and reads of a value or size by the host, if they go through
+// LibTorch's dispatcher: to(), cpu(), copy_(), Module::to, torch::tensor(..., device), printing,
+// saving, indexing with a mask or an index on another device (on CUDA also assigning a number:
+// x.index_put_({i}, 2) creates it on the host), item(), bool conversions, and nonzero,
+// masked_select, unique*, repeat_interleave, equal, bincount, mode of long rows, coalesce, which
+// read a size or a few values back; also operations whose kernels call one of these.
+//
+// Where LibTorch checks or measures for you, a read may surprise: one_hot without its number of
+// classes, normal with a tensor of deviations, histc, allclose, arange up to a tensor's value,
+// torch::linalg's inv, solve and cholesky (not inv_ex ...), clip_grad_norm_ (it returns a double),
+// ctc_loss (it copies its lengths to the host), and in anomaly mode each function of the backward
+// pass.
+//
+// Not detected: raw cudaMemcpy and direct at::_copy_from; what a communication library (NCCL, Gloo)
+// moves; a new std::thread and at::parallel_for; work that a replayed CUDA graph does; kernels that
+// read from the device by themselves: products and softmax of sparse tensors, solvers of MAGMA,
+// cuSOLVER and cuSPARSE. Synchronizing without reading is no transfer. A forbidden copy may have
+// allocated its target before it was refused; nothing was copied.

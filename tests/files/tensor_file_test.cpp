@@ -177,11 +177,16 @@ TEST(LoadTensors, WarnsOfChecksumsThatAnotherProgramHasCopied) {
 
 TEST(LoadTensors, SaysWhyAPackedTensorDoesNotFit) {
   const ScratchFolder folder;
-  const std::string header = R"({"x":{"dtype":"F4","shape":[2,3],"data_offsets":[0,3]}})";
-  std::ofstream(folder / "f4") << static_cast<char>(header.size()) << std::string(7, '\0') << header
-                               << "abc";
-  EXPECT_TRUE(has(error_of<FileError>([&] { (void)load_tensors(folder / "f4"); }),
-                  "x is F4 of an odd last size"));
+  for (const auto& [header, text] :
+       {std::pair<std::string, const char*>(
+            R"({"x":{"dtype":"F4","shape":[2,3],"data_offsets":[0,3]}})",
+            "x is F4 of an odd last size"),
+        {R"({"x":{"dtype":"F6_E2M3","shape":[2,2],"data_offsets":[0,3]}})",
+         "x is F6_E2M3, which LibTorch does not have"}}) {
+    std::ofstream(folder / "f4") << static_cast<char>(header.size()) << std::string(7, '\0')
+                                 << header << "abc";
+    EXPECT_TRUE(has(error_of<FileError>([&] { (void)load_tensors(folder / "f4"); }), text));
+  }
   const auto scalar =
       torch::ones({1}, torch::kByte).view(torch::kFloat4_e2m1fn_x2).view(at::IntArrayRef());
   EXPECT_TRUE(has(error_of<ParameterError>([&] {

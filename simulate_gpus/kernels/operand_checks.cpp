@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -44,13 +45,14 @@ Strays find_strays(const Values& arguments, c10::Device device) {
 }
 
 // What chooses one of an operation's kernels, and whether it has anything to do: dtypes, names, flags, small numbers,
-// dimensions.
+// dimensions; with float8 also the numbers, of which few can be held.
 std::uint64_t form_of(const Values& arguments) {
   std::uint64_t form = 14695981039346656037U;  // FNV-1a
   const auto add = [&](std::uint64_t value) { form = (form ^ value) * 1099511628211U; };
   const auto add_small = [&](std::int64_t number) {
     add(static_cast<std::uint64_t>(std::clamp<std::int64_t>(number, -1, 2)));
   };
+  bool has_float8 = false;
   for (const c10::IValue& argument : arguments) {
     add(static_cast<std::uint64_t>(argument.isNone()));
     if (argument.isBool()) add_small(argument.toBool() ? 1 : 0);
@@ -64,8 +66,12 @@ std::uint64_t form_of(const Values& arguments) {
       add(static_cast<std::uint64_t>(tensor.layout()));
       add(static_cast<std::uint64_t>(tensor.dim()));
       add_small(tensor.numel());
+      has_float8 |= c10::isFloat8Type(tensor.scalar_type());
     });
   }
+  for (const c10::IValue& argument : arguments)
+    if (has_float8 && argument.isScalar())
+      add(std::bit_cast<std::uint64_t>(argument.toScalar().toDouble()));
   return form;
 }
 

@@ -81,6 +81,9 @@ CALLS = {
     "linalg.solve": (lambda: torch.linalg.solve(on_gpu(4, 4), on_cpu(4, 4)), ON_CPU.format("B", "_linalg_solve_ex")),
     "linalg.inv of a half": (lambda: torch.linalg.inv(on_gpu(4, 4, dtype=torch.half)),
                              "linalg.inv: Low precision dtypes not supported. Got Half"),
+    "a number that float8 cannot hold, after one that it can": (
+        lambda: [torch.full((), number, device="cuda", dtype=torch.float8_e8m0fnu) for number in (2., -7.)],
+        "value cannot be converted to type c10::Float8_e8m0fnu without overflow"),
 }
 
 

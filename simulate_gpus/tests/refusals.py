@@ -83,7 +83,7 @@ CALLS = {
                              "linalg.inv: Low precision dtypes not supported. Got Half"),
     "a number that float8 cannot hold, after one that it can": (
         lambda: [torch.full((), number, device="cuda", dtype=torch.float8_e8m0fnu) for number in (2., -7.)],
-        "value cannot be converted to type c10::Float8_e8m0fnu without overflow"),
+        "value cannot be converted to type ..."),
 }
 
 

@@ -36,8 +36,7 @@ def wait_and_add(event, tensor):
 
 
 def peek(tensor):
-    with torch.cuda.stream(torch.cuda.Stream()):
-        return tensor.clone().tolist()
+    return tensor.tolist()
 
 
 def record_by_handle(handle, tensor):

@@ -91,6 +91,17 @@ void check_sorted(Values& arguments) {
                               "'");
 }
 
+// CUDA compares each pair with the operation eq, which takes complex numbers; the CPU's kernel does not.
+// values, candidates, are they unique, invert
+Result complex_among(const Values& arguments) {
+  if (!arguments[0].isTensor() || !arguments[1].isTensor()) return std::nullopt;
+  const at::Tensor &x = arguments[0].toTensor(), &candidates = arguments[1].toTensor();
+  if (x.scalar_type() != at::kComplexHalf) return std::nullopt;
+  const at::Tensor wide = x.to(at::kComplexFloat).unsqueeze(-1);
+  const at::Tensor found = wide.eq(candidates.to(at::kComplexFloat).flatten()).any(-1);
+  return arguments[3].toBool() ? found.logical_not() : found;
+}
+
 // -> how many values lie in each of the bins between least and most
 Result histogram_of_integers(const Values& arguments) {
   if (!at::isIntegralType(dtype_of(arguments), /*includeBool=*/false)) return std::nullopt;
@@ -352,7 +363,7 @@ constexpr CpuGap k_gaps[] = {
     {.name = "convolution_backward", .adapt_results = lay_out_convolution},
     {.name = "eye", .compute = computed<identity>},
     {.name = "histc", .compute = computed<histogram_of_integers>},
-    {.name = "isin", .adapt_arguments = check_sorted},
+    {.name = "isin", .compute = computed<complex_among>, .adapt_arguments = check_sorted},
     {.name = "linalg_lstsq", .adapt_arguments = least_squares_by_gels},
     {.name = "linalg_lu", .compute = lu_without_pivoting},
     {.name = "linalg_lu_factor_ex", .compute = lu_without_pivoting},

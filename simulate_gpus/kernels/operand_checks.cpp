@@ -44,8 +44,12 @@ Strays find_strays(const Values& arguments, c10::Device device) {
   return strays;
 }
 
+bool is_dense(const at::Tensor& tensor) {
+  return tensor.layout() == at::kStrided && !tensor.is_nested();
+}
+
 // What chooses one of an operation's kernels, and whether it has anything to do: dtypes, names, flags, small numbers,
-// dimensions; with float8 also the numbers, of which few can be held.
+// dimensions. With float8 also the numbers, of which few can be held, and strides: it has not all kernels.
 std::uint64_t form_of(const Values& arguments) {
   std::uint64_t form = 14695981039346656037U;  // FNV-1a
   const auto add = [&](std::uint64_t value) { form = (form ^ value) * 1099511628211U; };
@@ -66,7 +70,9 @@ std::uint64_t form_of(const Values& arguments) {
       add(static_cast<std::uint64_t>(tensor.layout()));
       add(static_cast<std::uint64_t>(tensor.dim()));
       add_small(tensor.numel());
-      has_float8 |= c10::isFloat8Type(tensor.scalar_type());
+      if (!c10::isFloat8Type(tensor.scalar_type())) return;
+      has_float8 = true;
+      add(static_cast<std::uint64_t>(is_dense(tensor) && tensor.is_contiguous()));
     });
   }
   for (const c10::IValue& argument : arguments)
@@ -79,13 +85,22 @@ bool are_dense(const Values& arguments) {
   bool are_dense = true;
   for (const c10::IValue& argument : arguments) {
     for_each_tensor(argument, [&](const at::Tensor& tensor) {
-      are_dense &= !tensor.defined() || (tensor.layout() == at::kStrided && !tensor.is_nested());
+      are_dense &= !tensor.defined() || is_dense(tensor);
     });
   }
   return are_dense;
 }
 
+// LibTorch's masked_select reads back how much it selects, before it comes to the kernel that it shares with index.
+void ask_of_selection(const at::Tensor& x) {
+  static const auto index = c10::Dispatcher::singleton().findSchemaOrThrow("aten::index", "Tensor");
+  const at::Tensor nowhere = at::empty({0}, x.options().dtype(at::kLong));  // takes no memory
+  const c10::List<std::optional<at::Tensor>> indices{nowhere};
+  rehearse_once(index, {x.unsqueeze(0), indices}, static_cast<std::uint64_t>(x.scalar_type()));
+}
+
 void ask(const Operation& operation, const Values& arguments) {
+  if (base_name(operation.schema()) == "masked_select") ask_of_selection(arguments[0].toTensor());
   if (operation.is_bound_to_sizes) {
     rehearse(operation.handle, arguments);
   } else {
@@ -203,7 +218,9 @@ void check_dtypes(const Operation& operation, const Values& arguments) {
   } else {
     check_sparse_product(operation.schema(), arguments);
     ask_of_compressed(operation, arguments);
-    if (operation.handle.hasTag(at::Tag::pointwise)) ask_of_values(operation, arguments);
+    const bool is_pointwise = operation.handle.hasTag(at::Tag::pointwise) ||
+                              base_name(operation.schema()) == "abs";  // abs_ lacks the tag
+    if (is_pointwise) ask_of_values(operation, arguments);
   }
 }
 

@@ -26,13 +26,18 @@ const std::set<std::string_view> k_of_float16 = {"_fft_c2c",
                                                  "rrelu_with_noise",
                                                  "rrelu_with_noise_backward"};
 const std::set<std::string_view> k_of_complex32 = {
-    "_fft_c2c",      "_fft_c2r", "acos",  "acosh", "angle",   "asin",
-    "asinh",         "atan",     "atanh", "cos",   "cosh",    "div",
-    "equal",         "exp",      "ldexp", "lerp",  "log",     "logaddexp",
-    "nansum",        "pow",      "prod",  "rsqrt", "sigmoid", "sigmoid_backward",
-    "sin",           "sinh",     "sqrt",  "sum",   "tan",     "tanh",
-    "tanh_backward", "trace"};
-const std::set<std::string_view> k_of_bool = {"abs", "trace"};
+    "_fft_c2c", "_fft_c2r",      "acos",
+    "acosh",    "angle",         "asin",
+    "asinh",    "atan",          "atanh",
+    "cos",      "cosh",          "div",
+    "equal",    "exp",           "ldexp",
+    "lerp",     "log",           "logaddexp",
+    "nansum",   "pow",           "prod",
+    "rsqrt",    "sigmoid",       "sigmoid_backward",
+    "sin",      "sinh",          "sparse_sampled_addmm",
+    "sqrt",     "sum",           "tan",
+    "tanh",     "tanh_backward", "trace"};
+const std::set<std::string_view> k_of_bool = {"_foreach_abs", "abs", "trace"};
 
 // Operations that only move values: of any dtype of the same size.
 const std::set<std::string_view> k_moving = {"channel_shuffle", "flip", "gather", "index_select",

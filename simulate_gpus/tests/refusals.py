@@ -84,6 +84,16 @@ CALLS = {
     "a number that float8 cannot hold, after one that it can": (
         lambda: [torch.full((), number, device="cuda", dtype=torch.float8_e8m0fnu) for number in (2., -7.)],
         "value cannot be converted to type ..."),
+    "stack of expanded float8, after one that is contiguous": (
+        lambda: [torch.stack([x, on_gpu(2, dtype=torch.float8_e8m0fnu)], 1)
+                 for x in (on_gpu(2, dtype=torch.float8_e8m0fnu), on_gpu(1, dtype=torch.float8_e8m0fnu).expand(2))],
+        "\"cat_cuda\" not implemented for 'Float8_e8m0fnu'"),
+    "abs_ of coordinates": (lambda: coordinates(2).to(torch.float8_e5m2).abs_(), "\"abs_cuda\" not implemented for 'Float8_e5m2'"),
+    "masked_select of nothing": (lambda: on_gpu(1, dtype=torch.uint16).masked_select(on_gpu(1) > 1),
+                                 "\"index_cuda\" not implemented for 'UInt16'"),
+    "cat into an operand": (lambda: [torch.cat([x, on_gpu(4, 6)], out=x) for x in (on_gpu(0),)],
+                            "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
+                            "memory location. Please clone() the tensor before performing the operation."),
 }
 
 

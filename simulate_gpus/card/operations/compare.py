@@ -264,8 +264,9 @@ def main():
         if some:
             u = list(dict.fromkeys(some))
             print(f"{name}: {len(some)}: {', '.join(u[:10])}{' ...' if len(u) > 10 else ''}")
-    differ = {(op, dtype) for (group, _, op, _), line in found.lines.items() if group in "abcd" for dtype in line["dtypes"]}
-    print(f"{len(differ)} pairs differ in values, sizes or strides, or are refused by one of the two alone")
+    differ, refuse = ({(op, dtype) for (group, _, op, _), line in found.lines.items() if group in groups for dtype in line["dtypes"]}
+                      for groups in ("abcd", "e"))
+    print(f"{len(differ)} pairs differ in values, sizes or strides, or are refused by one of the two alone; {len(refuse)} refuse with another text")
     if options.known:
         sys.exit(print_unknown(found.lines, known_differences(options.known)))
     by = collections.defaultdict(list)

@@ -4,6 +4,7 @@
 #include <ATen/ThreadLocalState.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/record_function.h>
+#include <torch/data/samplers/random.h>
 #include <torch/fft.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -20,6 +21,7 @@
 #include <set>
 #include <thread>
 
+#include "simulated_runtime.hpp"
 #include "support.hpp"
 
 namespace use_gpu {
@@ -179,6 +181,19 @@ TEST(DefaultDeviceGuard, LetsLibTorchRefuseWhatItMustHaveOnTheHost) {
   // Its lengths; as with Python's default device.
   EXPECT_THROW(torch::nn::utils::rnn::pack_sequence({torch::rand({3, 2}), torch::rand({2, 2})}),
                c10::Error);
+}
+
+// It makes its indices on the GPU, and reads them as host memory.
+TEST(DefaultDeviceGuardDeathTest, IsNotForDataLoaders) {
+  if (!test::simulated()) GTEST_SKIP() << "a real GPU's memory may be anywhere";
+  USE_GPU_TEST_NEEDS(1);
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(
+      {
+        const DefaultDeviceGuard scope(gpu());
+        (void)torch::data::samplers::RandomSampler(4).next(2);
+      },
+      "");
 }
 
 TEST(DefaultDeviceGuard, YieldsToADeviceThatIsNamed) {

@@ -3,6 +3,9 @@
 // The state after CUDA failures: as allocation_faults_test, but with the first call of a CUDA
 // function failing, then the second, whichever functions these are, until none is left to fail.
 // Where the device refuses a write in place, the values on it are unspecified; all else stays.
+#include <c10/core/DeviceGuard.h>
+
+#include <cstdlib>
 #include <iostream>
 #include <set>
 
@@ -16,9 +19,10 @@ using test::Action;
 using test::World;
 using test::Writes;
 
-// LibTorch calls these where it cannot throw, in the destructors of its guards and tensors, and
-// ends the program if they fail.
-const std::string k_exempt = "cudaSetDevice:*:0,cudaGetDevice:*:0,cudaFree:*:0,";
+// LibTorch calls these where it cannot throw: in the destructors of its guards and, without its cache, of tensors.
+const std::string k_exempt =
+    std::string("cudaSetDevice:*:0,cudaGetDevice:*:0,") +
+    (std::getenv("PYTORCH_NO_CUDA_MEMORY_CACHING") != nullptr ? "cudaFree:*:0," : "");
 
 // How much work the CUDA runtime has counted.
 std::int64_t counted_work() {
@@ -85,6 +89,31 @@ TEST_P(EachCudaCallFails, AndNothingHasChanged) {
   std::cout << failed << " calls failed, " << survived << " of them without an error:";
   for (const auto& function : functions) std::cout << ' ' << function;
   std::cout << '\n';
+}
+
+// What docs/compatibility.md says of these.
+TEST(LibTorchsGuardDeathTest, EndsTheProgramIfCudaGetDeviceFails) {
+  if (!test::simulated()) GTEST_SKIP() << "needs simulated GPUs, whose faults can be asked for";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(
+      {
+        const auto uses_gpu = at::ones({}, gpu());
+        const c10::DeviceGuard guard(gpu());
+        test::set_cuda_faults("cudaGetDevice:1:719");
+      },
+      "CUDA error: unspecified launch failure");
+}
+
+TEST(LibTorchsGuard, LeavesItsDeviceCurrentIfCudaSetDeviceFails) {
+  if (!test::simulated() || num_gpus() < 2) GTEST_SKIP() << "needs two simulated GPUs";
+  const auto uses_both = at::ones({}, gpu(0)) + at::ones({}, gpu(1)).cpu();
+  const c10::DeviceGuard before(gpu(0));
+  {
+    const c10::DeviceGuard guard(gpu(1));
+    test::set_cuda_faults("cudaSetDevice:1:719");
+  }
+  test::set_cuda_faults("");
+  EXPECT_EQ(c10::impl::VirtualGuardImpl(c10::kCUDA).getDevice(), gpu(1));
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, EachCudaCallFails, testing::ValuesIn(test::k_actions),

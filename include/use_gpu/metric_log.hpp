@@ -22,11 +22,10 @@ class MetricBlocks;
 
 namespace USE_GPU_EXPORT use_gpu {
 
-/// Collects numbers on a device and copies them to the host in blocks, for any number of values. On
-/// the device each takes LibTorch's least memory, 512 bytes, until its block is full and is packed as
-/// float64 (float32 on MPS, which has no float64). At most two blocks are on their way, to pinned
-/// host memory of the log. On the CPU it writes directly to host memory. The current stream may
-/// change between calls: the log orders its own work.
+/// Collects numbers on a device and copies them to the host in blocks, for any number of values. A
+/// block is of float64 (float32 on MPS, which has no float64). At most two blocks are on their way,
+/// to pinned host memory of the log. On the CPU it writes directly to host memory. The current stream
+/// may change between calls: the log orders its own work.
 ///
 /// Threads: one at a time.
 class MetricLog {
@@ -43,9 +42,8 @@ class MetricLog {
   /// As above; this log's values are lost.
   MetricLog& operator=(MetricLog&& other) noexcept;
 
-  /// Appends one number: a tensor with one element, of any real dtype; detached. Copies it on the
-  /// device. Each block_size-th push packs the block, by one kernel for each 128 values of a dtype and
-  /// one more, and starts one asynchronous copy of it to the host.
+  /// Appends one number: a tensor with one element, of any real dtype; detached. One kernel writes it to
+  /// the block. The first push after a full block starts one asynchronous copy of that to the host.
   ///
   /// Waits: only where it starts such a copy, and only if the two copies before it are not done.
   ///
@@ -54,9 +52,10 @@ class MetricLog {
   /// would write to the same place.
   void push(const at::Tensor& value);
   /// The same without a kernel, for a value that nobody else holds, as in log.push(x.norm()). The
-  /// log keeps the memory of the value. It keeps no autograd graph. A value with another owner
-  /// (an output that autograd saved, a view), with memory that LibTorch did not allocate, or of
-  /// more than 512 bytes is copied as above. A CUDA graph's own output, which its next replay
+  /// log keeps the memory of the value, 512 bytes, LibTorch's least, and no autograd graph. One kernel
+  /// for each 128 values of a dtype, and one more, write these to the block when it is full. A value with
+  /// another owner (an output that autograd saved, a view), with memory that LibTorch did not allocate,
+  /// or of more than 512 bytes is copied as above. A CUDA graph's own output, which its next replay
   /// overwrites, must be pushed as an lvalue.
   ///
   /// Throws: as above; `value` is then as it was.

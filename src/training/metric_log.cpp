@@ -5,7 +5,6 @@
 #include <ATen/ops/empty.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/InferenceMode.h>
-#include <c10/core/StreamGuard.h>
 #include <use_gpu/allow_transfers.hpp>
 #include <use_gpu/tensor.hpp>
 
@@ -53,18 +52,18 @@ bool is_unshared(const at::Tensor& x) {
 
 }  // namespace
 
-// Values on the device, in the order of the pushes. A full block of them is packed into one tensor and
-// copied to the host while the next one is filled. The host's memory lives as long as the log: as it
-// is freed, in a destructor, LibTorch ends the program if the device has failed.
+// A block of numbers on the device. The copied ones are written to it at once, the kept ones when it is full;
+// then it is copied to the host while it is filled again, later in the stream. The host's memory lives as long
+// as the log: as it is freed, in a destructor, LibTorch ends the program if the device has failed.
 class detail::MetricBlocks {
  public:
   MetricBlocks(c10::Device device, std::int64_t size)
-      : options_(at::device(device).dtype(device.is_mps() ? at::kFloat : at::kDouble)),
-        guard_(device.type()),
-        stream_(guard_.getStream(device)) {
+      : guard_(device.type()), stream_(guard_.getStream(device)) {
     const c10::InferenceMode written_in_any_mode(false);
+    numbers_ =
+        at::empty({size}, at::device(device).dtype(device.is_mps() ? at::kFloat : at::kDouble));
     for (auto& block : on_host_) {
-      block.numbers = at::empty({size}, options_.device(at::kCPU).pinned_memory(true));
+      block.numbers = at::empty({size}, numbers_.options().device(at::kCPU).pinned_memory(true));
       block.copied.reset(new c10::Event(device.type()));
     }
   }
@@ -73,23 +72,23 @@ class detail::MetricBlocks {
   /// arrived on the host.
   void push(const at::Tensor& value, bool is_shared, std::vector<double>& values) {
     follow_current_stream();
+    if (std::ssize(order_) + std::ssize(kept_) == numbers_.numel()) send(values);
     const at::AutoDispatchBelowADInplaceOrView detached;
-    const auto number = is_shared ? value.clone() : value;
-    // The memory is not used again before this stream is done with it.
-    guard_.recordDataPtrOnStream(number.storage().data_ptr(), stream_);
-    pending_.push_back(flat_view(number, number.scalar_type()));
-    if (std::ssize(pending_) < on_host_[0].numbers.numel()) return;
-    try {
-      send(values);
-    } catch (...) {
-      pending_.pop_back();
-      throw;
+    if (is_shared) {
+      const auto begin = std::ssize(order_) * numbers_.element_size();
+      memory_view(numbers_, begin, numbers_.scalar_type(), value.sizes(), value.strides())
+          .copy_(value);
+      order_.push_back(order_.size() + kept_.size());
+    } else {
+      // The memory is not used again before this stream is done with it.
+      guard_.recordDataPtrOnStream(value.storage().data_ptr(), stream_);
+      kept_.emplace_back(flat_view(value, value.scalar_type()), order_.size() + kept_.size());
     }
   }
 
   /// Numbers that are not in the values yet.
   [[nodiscard]] std::size_t count() const {
-    return pending_.size() + on_host_[0].places.size() + on_host_[1].places.size();
+    return order_.size() + kept_.size() + on_host_[0].order.size() + on_host_[1].order.size();
   }
 
   /// Moves all that is under way to `values`; returns these and a copy of the rest.
@@ -98,64 +97,63 @@ class detail::MetricBlocks {
     take(on_host_[next_], values);  // the older one
     take(on_host_[1 - next_], values);
     auto all = values;
-    if (pending_.empty()) return all;
+    complete();
+    if (order_.empty()) return all;
     const AllowTransfers certain;
-    const auto [numbers, places] = packed();
-    append(all, numbers.to(at::kCPU), places);
+    append(all, numbers_.narrow(0, 0, std::ssize(order_)).to(at::kCPU), order_);
     return all;
   }
 
  private:
-  using Places = std::vector<std::size_t>;  // of each number, in the order of the pushes
+  using Order = std::vector<std::size_t>;  // which push each number of a block is of
   struct Block {
     at::Tensor numbers;
-    Places places;        // none: no copy is under way
+    Order order;          // none: no copy is under way
     EventPointer copied;  // recorded after the copy
   };
 
-  static void append(std::vector<double>& values, const at::Tensor& numbers, const Places& places) {
+  static void append(std::vector<double>& values, const at::Tensor& numbers, const Order& order) {
     const auto doubles = numbers.to(at::kDouble);
     // Not const_data_ptr<double>(): Clang, from 18 on, names it otherwise than GCC, which built
     // LibTorch.
     const auto* const begin = static_cast<const double*>(doubles.const_data_ptr());
-    auto next = values.size();
-    values.resize(next + places.size());
-    for (const auto place : places) values[next++] = begin[place];
+    const auto first = values.size();
+    values.resize(first + order.size());
+    for (std::size_t i = 0; i < order.size(); ++i) values[first + order[i]] = begin[i];
   }
 
   static void take(Block& block, std::vector<double>& values) {
-    if (block.places.empty()) return;
+    if (block.order.empty()) return;
     block.copied->synchronize();
-    append(values, block.numbers, block.places);
-    block.places.clear();
+    append(values, block.numbers, block.order);
+    block.order.clear();
   }
 
-  // The pending numbers in one tensor: for each dtype by a kernel for each 128 and one more.
-  [[nodiscard]] std::pair<at::Tensor, Places> packed() const {
+  // Writes what is kept behind the rest: for each dtype by a kernel for each 128 and one more.
+  void complete() {
     const at::AutoDispatchBelowADInplaceOrView detached;
-    const c10::StreamGuard current(stream_);
-    const auto numbers = at::empty({std::ssize(pending_)}, options_);
-    Places places(pending_.size());
-    std::int64_t next = 0;
-    for (const auto& group : buckets(pending_)) {  // of one dtype each
-      numbers.narrow(0, next, std::ssize(group)).copy_(flatten(select(pending_, group)));
-      for (const auto i : group) places[i] = static_cast<std::size_t>(next++);
+    std::vector<at::Tensor> kept;
+    for (const auto& [number, push] : kept_) kept.push_back(number);
+    auto order = order_;
+    for (const auto& group : buckets(kept)) {  // of one dtype each
+      numbers_.narrow(0, std::ssize(order), std::ssize(group)).copy_(flatten(select(kept, group)));
+      for (const auto i : group) order.push_back(kept_[i].second);
     }
-    return {numbers, places};
+    order_ = std::move(order);
+    kept_.clear();
   }
 
   void send(std::vector<double>& values) {
     auto& block = on_host_[next_];
     take(block, values);
-    auto [numbers, places] = packed();
+    complete();
     // Recording an event of another device would create a CUDA context on the current one.
     const c10::DeviceGuard current(stream_.device());
     const AllowTransfers certain;
-    block.numbers.copy_(numbers, /*non_blocking=*/true);
+    block.numbers.copy_(numbers_, /*non_blocking=*/true);
     block.copied->record(stream_);
-    block.places = std::move(places);
+    block.order = std::exchange(order_, {});
     next_ = 1 - next_;
-    pending_.clear();
   }
 
   // Work of the previous stream comes first.
@@ -172,14 +170,17 @@ class detail::MetricBlocks {
     c10::Event so_far(stream.device_type());
     so_far.record(stream_);
     so_far.block(stream);
-    for (const auto& x : pending_) guard_.recordDataPtrOnStream(x.storage().data_ptr(), stream);
+    for (const auto& [x, push] : kept_)
+      guard_.recordDataPtrOnStream(x.storage().data_ptr(), stream);
+    guard_.recordDataPtrOnStream(numbers_.storage().data_ptr(), stream);
     stream_ = stream;
   }
 
-  at::TensorOptions options_;
   c10::impl::VirtualGuardImpl guard_;
   c10::Stream stream_;  // which the log used last
-  std::vector<at::Tensor> pending_;
+  at::Tensor numbers_;  // the block
+  Order order_;
+  std::vector<std::pair<at::Tensor, std::size_t>> kept_;  // each with its push
   std::array<Block, 2> on_host_;
   std::size_t next_ = 0;
 };
@@ -205,11 +206,10 @@ void MetricLog::push(const at::Tensor& value) {
 }
 
 void MetricLog::push(at::Tensor&& value) {
-  if (!blocks_) return push(std::as_const(value));
   check(value, device_);
-  const bool is_shared = !is_unshared(value);
-  blocks_->push(value, is_shared, values_);
-  if (!is_shared) value.reset();
+  if (!blocks_ || !is_unshared(value)) return push(std::as_const(value));
+  blocks_->push(value, /*is_shared=*/false, values_);
+  value.reset();
 }
 
 std::int64_t MetricLog::size() const {

@@ -46,12 +46,11 @@ struct TransferCount {
 /// What a call site in the program caused in one direction.
 struct TransferSite {
   /// The first function that is not in LibTorch, in this library or in the namespace std, with the
-  /// line that it was at: "train(...) train.cpp:41". LibTorch reads lines of GCC's debug information
-  /// (-g), of Clang's with -gdwarf-4. Where there are none, and where an optimizing compiler has put
-  /// LibTorch's own code there, the offset in the program, for addr2line: "train(...) + 0x2f41".
-  /// Functions that a compiler has inlined are named by their caller. Steps of a backward pass are
-  /// "backward"; in LibTorch's anomaly mode, "backward of train(...) train.cpp:38", the line of the
-  /// forward pass.
+  /// line that it was at: "train(...) train.cpp:41". LibTorch reads lines of debug information
+  /// (-g). Where there are none, and where an optimizing compiler has put LibTorch's own code there,
+  /// the offset in the program, for addr2line: "train(...) + 0x2f41". Functions that a compiler has
+  /// inlined are named by their caller. Steps of a backward pass are "backward"; in LibTorch's anomaly
+  /// mode, "backward of train(...) train.cpp:38", the line of the forward pass.
   std::string where;
   TransferDirection direction;  ///< that of a read is device to host
   std::int64_t copies;          ///< how many

@@ -176,9 +176,9 @@ void check_size_in_place(const HostCall& call, const Values& arguments, const at
                          const at::Tensor& host) {
   if (written.is_nested() || written.sizes() == host.sizes()) return;
   const auto is_read = [&](std::size_t i) {
-    bool is_read = false;
-    for_each_tensor(arguments[i], [&](const at::Tensor& x) { is_read |= x.is_same(written); });
-    return is_read && !call.operation->writes[i];
+    bool has_it = false;
+    for_each_tensor(arguments[i], [&](const at::Tensor& x) { has_it |= x.is_same(written); });
+    return has_it && !call.operation->writes[i];
   };
   const std::string& name = call.operation->schema().name();
   if (name == "aten::addbmm_") return;  // so does CUDA's

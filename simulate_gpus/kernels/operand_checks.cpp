@@ -44,7 +44,7 @@ Strays find_strays(const Values& arguments, c10::Device device) {
   return strays;
 }
 
-bool is_dense(const at::Tensor& tensor) {
+bool has_dense_layout(const at::Tensor& tensor) {
   return tensor.layout() == at::kStrided && !tensor.is_nested();
 }
 
@@ -72,7 +72,7 @@ std::uint64_t form_of(const Values& arguments) {
       add_small(tensor.numel());
       if (!c10::isFloat8Type(tensor.scalar_type())) return;
       has_float8 = true;
-      add(static_cast<std::uint64_t>(is_dense(tensor) && tensor.is_contiguous()));
+      add(static_cast<std::uint64_t>(has_dense_layout(tensor) && tensor.is_contiguous()));
     });
   }
   for (const c10::IValue& argument : arguments)
@@ -85,7 +85,7 @@ bool are_dense(const Values& arguments) {
   bool are_dense = true;
   for (const c10::IValue& argument : arguments) {
     for_each_tensor(argument, [&](const at::Tensor& tensor) {
-      are_dense &= !tensor.defined() || is_dense(tensor);
+      are_dense &= !tensor.defined() || has_dense_layout(tensor);
     });
   }
   return are_dense;

@@ -30,7 +30,7 @@ namespace USE_GPU_EXPORT use_gpu {
 /// Threads: one at a time.
 class MetricLog {
  public:
-  /// An empty log; a block is copied to the host when it is full.
+  /// An empty log. It takes the memory of a block on the device, and of two on the host.
   ///
   /// Throws: DeviceError if the device is not there, ArgumentError for a block_size outside 1 to
   /// 2^27.

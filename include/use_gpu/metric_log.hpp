@@ -30,7 +30,7 @@ namespace USE_GPU_EXPORT use_gpu {
 /// Threads: one at a time.
 class MetricLog {
  public:
-  /// An empty log. It takes the memory of a block on the device, and of two on the host.
+  /// An empty log. It takes memory for a block on the device, and for two, pinned, on the host.
   ///
   /// Throws: DeviceError if the device is not there, ArgumentError for a block_size outside 1 to
   /// 2^27.
@@ -42,8 +42,9 @@ class MetricLog {
   /// As above; this log's values are lost.
   MetricLog& operator=(MetricLog&& other) noexcept;
 
-  /// Appends one number: a tensor with one element, of any real dtype; detached. One kernel writes it to
-  /// the block. The first push after a full block starts one asynchronous copy of that to the host.
+  /// Appends one number: a tensor with one element, of any real dtype; detached. One kernel, or copy
+  /// on the device, writes it to the block. The first push after a full block starts one asynchronous
+  /// copy of that to the host.
   ///
   /// Waits: only where it starts such a copy, and only if the two copies before it are not done.
   ///
@@ -52,11 +53,11 @@ class MetricLog {
   /// would write to the same place.
   void push(const at::Tensor& value);
   /// The same without a kernel, for a value that nobody else holds, as in log.push(x.norm()). The
-  /// log keeps the memory of the value, 512 bytes, LibTorch's least, and no autograd graph. One kernel
-  /// for each 128 values of a dtype, and one more, write these to the block when it is full. A value with
-  /// another owner (an output that autograd saved, a view), with memory that LibTorch did not allocate,
-  /// or of more than 512 bytes is copied as above. A CUDA graph's own output, which its next replay
-  /// overwrites, must be pushed as an lvalue.
+  /// log keeps the memory of the value, 512 bytes, LibTorch's least, and no autograd graph. When the
+  /// block is full, or asked for, one kernel for each 128 values of a dtype and one more write these to
+  /// it. A value with another owner (an output that autograd saved, a view), with memory that LibTorch
+  /// did not allocate, or of more than 512 bytes is copied as above. A CUDA graph's own output, which
+  /// its next replay overwrites, must be pushed as an lvalue.
   ///
   /// Throws: as above; `value` is then as it was.
   void push(at::Tensor&& value);

@@ -77,16 +77,20 @@ void check_fft_operand(Values& arguments) {
   }
 }
 
-// For many candidates CUDA sorts, which it does not do for these dtypes.
+// For many candidates isin sorts.
+bool is_sorted(const at::Tensor& x, const at::Tensor& candidates) {
+  return static_cast<double>(candidates.numel()) >=
+         10 * std::pow(static_cast<double>(x.numel()), 0.145);
+}
+
+// CUDA does not sort these dtypes.
 void check_sorted(Values& arguments) {
   if (!arguments[0].isTensor() || !arguments[1].isTensor()) return;
   const at::Tensor &x = arguments[0].toTensor(), &candidates = arguments[1].toTensor();
   const at::ScalarType dtype = candidates.scalar_type();
-  const bool is_sorted = static_cast<double>(candidates.numel()) >=
-                         10 * std::pow(static_cast<double>(x.numel()), 0.145);
   const bool is_unsorted_dtype =
       dtype == at::kUInt16 || dtype == at::kUInt32 || dtype == at::kUInt64;
-  TORCH_CHECK_NOT_IMPLEMENTED(!is_sorted || !is_unsorted_dtype,
+  TORCH_CHECK_NOT_IMPLEMENTED(!is_sorted(x, candidates) || !is_unsorted_dtype,
                               "\"sortKeyValueInplace\" not implemented for '", c10::toString(dtype),
                               "'");
 }
@@ -95,10 +99,16 @@ void check_sorted(Values& arguments) {
 // values, candidates, are they unique, invert
 Result complex_among(const Values& arguments) {
   if (!arguments[0].isTensor() || !arguments[1].isTensor()) return std::nullopt;
-  const at::Tensor &x = arguments[0].toTensor(), &candidates = arguments[1].toTensor();
-  if (x.scalar_type() != at::kComplexHalf) return std::nullopt;
-  const at::Tensor wide = x.to(at::kComplexFloat).unsqueeze(-1);
-  const at::Tensor found = wide.eq(candidates.to(at::kComplexFloat).flatten()).any(-1);
+  const at::Tensor values = arguments[0].toTensor().unsqueeze(-1);
+  const at::Tensor candidates = arguments[1].toTensor().flatten();
+  const bool is_complex32 =
+      values.scalar_type() == at::kComplexHalf || candidates.scalar_type() == at::kComplexHalf;
+  if (!is_complex32 || is_sorted(values, candidates)) return std::nullopt;
+  const at::ScalarType dtype = at::result_type(values, candidates);
+  const auto promoted = [&](const at::Tensor& x) {
+    return x.to(dtype).to(at::toOpMathType(dtype));
+  };
+  const at::Tensor found = promoted(values).eq(promoted(candidates)).any(-1);
   return arguments[3].toBool() ? found.logical_not() : found;
 }
 

@@ -49,7 +49,7 @@ bool has_dense_layout(const at::Tensor& tensor) {
 }
 
 // What chooses one of an operation's kernels, and whether it has anything to do: dtypes, names, flags, small numbers,
-// dimensions. With float8 also the numbers, of which few can be held, and strides: it has not all kernels.
+// dimensions. With float8 also the numbers, of which few can be held, and the layout: it has not all kernels.
 std::uint64_t form_of(const Values& arguments) {
   std::uint64_t form = 14695981039346656037U;  // FNV-1a
   const auto add = [&](std::uint64_t value) { form = (form ^ value) * 1099511628211U; };
@@ -72,7 +72,10 @@ std::uint64_t form_of(const Values& arguments) {
       add_small(tensor.numel());
       if (!c10::isFloat8Type(tensor.scalar_type())) return;
       has_float8 = true;
-      add(static_cast<std::uint64_t>(has_dense_layout(tensor) && tensor.is_contiguous()));
+      if (!has_dense_layout(tensor)) return;
+      const at::MemoryFormat format = tensor.suggest_memory_format();
+      add(static_cast<std::uint64_t>(format));
+      add(static_cast<std::uint64_t>(tensor.is_contiguous(format)));
     });
   }
   for (const c10::IValue& argument : arguments)
@@ -161,6 +164,14 @@ void ask_of_compressed(const Operation& operation, const Values& arguments) {
 void check_sparse_product(const c10::FunctionSchema& schema, const Values& arguments) {
   const std::string_view name = base_name(schema);
   TORCH_CHECK(name != "sspaddmm", "NYI: CUDA sspaddmm is not implemented");
+  if (name == "sparse_sampled_addmm" && schema.arguments().back().is_out()) {  // not rehearsed
+    const at::Tensor &left = arguments[1].toTensor(), &right = arguments[2].toTensor();
+    const at::ScalarType dtype = left.scalar_type();
+    const bool is_real_or_complex = at::isFloatingType(dtype) || at::isComplexType(dtype);
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        !is_real_or_complex || is_of_linear_algebra(dtype) || left.numel() * right.numel() == 0,
+        "\"sampled_addmm_out_sparse_csr\" not implemented for '", c10::toString(dtype), "'");
+  }
   const bool is_batch = name == "bmm";
   if (!is_batch && name != "mm" && name != "mv" && name != "addmm" && name != "hspmm") return;
   std::vector<at::Tensor> factors;

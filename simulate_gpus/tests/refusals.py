@@ -74,6 +74,9 @@ CALLS = {
     "sampled_addmm": (lambda: torch.sparse.sampled_addmm(rows(torch.sparse_csr, dtype=torch.half), on_gpu(4, 4, dtype=torch.half),
                                                          on_gpu(4, 4, dtype=torch.half)),
                       "\"sampled_addmm_out_sparse_csr\" not implemented for 'Half'"),
+    "sampled_addmm(out=)": (lambda: [torch.sparse.sampled_addmm(x, on_gpu(4, 4, dtype=x.dtype), on_gpu(4, 4, dtype=x.dtype), out=x)
+                                     for x in (rows(torch.sparse_csr, dtype=torch.complex32),)],
+                            "\"sampled_addmm_out_sparse_csr\" not implemented for 'ComplexHalf'"),
     "spsolve": (lambda: torch.sparse.spsolve(rows(torch.sparse_csr), on_gpu(4)),
                 "Calling linear solver with sparse tensors requires compiling PyTorch with CUDA cuDSS..."),
     "sspaddmm": (lambda: torch.sspaddmm(coordinates(2), coordinates(2), on_gpu(2, 2)),
@@ -87,6 +90,10 @@ CALLS = {
     "stack of expanded float8, after one that is contiguous": (
         lambda: [torch.stack([x, on_gpu(2, dtype=torch.float8_e8m0fnu)], 1)
                  for x in (on_gpu(2, dtype=torch.float8_e8m0fnu), on_gpu(1, dtype=torch.float8_e8m0fnu).expand(2))],
+        "\"cat_cuda\" not implemented for 'Float8_e8m0fnu'"),
+    "cat of transposed float8, after channels_last": (
+        lambda: [torch.cat([x, x]) for x in (on_gpu(2, 3, 4, 5, dtype=torch.float8_e8m0fnu).contiguous(memory_format=torch.channels_last),
+                                             on_gpu(2, 3, 4, 5, dtype=torch.float8_e8m0fnu).transpose(2, 3))],
         "\"cat_cuda\" not implemented for 'Float8_e8m0fnu'"),
     "abs_ of coordinates": (lambda: coordinates(2).to(torch.float8_e5m2).abs_(), "\"abs_cuda\" not implemented for 'Float8_e5m2'"),
     "masked_select of nothing": (lambda: on_gpu(1, dtype=torch.uint16).masked_select(on_gpu(1) > 1),

@@ -21,7 +21,7 @@ namespace {
 constexpr std::int64_t k_largest_block = std::int64_t{1} << 27;  // the two take 2 GB of the host
 
 bool is_real_number(const at::Tensor& x) {
-  return x.defined() && x.layout() == c10::kStrided && x.numel() == 1 &&
+  return x.defined() && x.layout() == c10::kStrided && !x.is_nested() && x.numel() == 1 &&
          x.scalar_type() != at::kFloat4_e2m1fn_x2 &&  // two numbers, which LibTorch cannot convert
          (at::isFloatingType(x.scalar_type()) ||
           at::isIntegralType(x.scalar_type(), /*includeBool=*/true));

@@ -113,6 +113,7 @@ TEST(MetricLog, RefusesWhatIsNotOneRealNumber) {
   for (const auto& wrong :
        {torch::Tensor(), torch::ones({2}).to(device), torch::ones({0}).to(device),
         torch::ones({}, torch::kComplexFloat).to(device),
+        at::_nested_tensor_from_tensor_list({torch::ones({1}).to(device)}),
         torch::ones({1000, 1000}, torch::kInt64).to(device)}) {
     EXPECT_TRUE(has(error_of<ArgumentError>([&] { log.push(wrong); }), "one real number"));
   }

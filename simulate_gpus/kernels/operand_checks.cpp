@@ -164,7 +164,9 @@ void ask_of_compressed(const Operation& operation, const Values& arguments) {
 void check_sparse_product(const c10::FunctionSchema& schema, const Values& arguments) {
   const std::string_view name = base_name(schema);
   TORCH_CHECK(name != "sspaddmm", "NYI: CUDA sspaddmm is not implemented");
-  if (name == "sparse_sampled_addmm" && schema.arguments().back().is_out()) {  // not rehearsed
+  const bool has_sparse_out =  // with which nothing is rehearsed
+      schema.arguments().back().is_out() && arguments.back().toTensor().layout() == at::kSparseCsr;
+  if (name == "sparse_sampled_addmm" && has_sparse_out) {
     const at::Tensor &left = arguments[1].toTensor(), &right = arguments[2].toTensor();
     const at::ScalarType dtype = left.scalar_type();
     const bool is_real_or_complex = at::isFloatingType(dtype) || at::isComplexType(dtype);

@@ -77,8 +77,8 @@ void check_fft_operand(Values& arguments) {
   }
 }
 
-// For many candidates isin sorts.
-bool is_sorted(const at::Tensor& x, const at::Tensor& candidates) {
+// For many candidates it does.
+bool isin_sorts(const at::Tensor& x, const at::Tensor& candidates) {
   return static_cast<double>(candidates.numel()) >=
          10 * std::pow(static_cast<double>(x.numel()), 0.145);
 }
@@ -90,7 +90,7 @@ void check_sorted(Values& arguments) {
   const at::ScalarType dtype = candidates.scalar_type();
   const bool is_unsorted_dtype =
       dtype == at::kUInt16 || dtype == at::kUInt32 || dtype == at::kUInt64;
-  TORCH_CHECK_NOT_IMPLEMENTED(!is_sorted(x, candidates) || !is_unsorted_dtype,
+  TORCH_CHECK_NOT_IMPLEMENTED(!isin_sorts(x, candidates) || !is_unsorted_dtype,
                               "\"sortKeyValueInplace\" not implemented for '", c10::toString(dtype),
                               "'");
 }
@@ -103,7 +103,7 @@ Result complex_among(const Values& arguments) {
   const at::Tensor candidates = arguments[1].toTensor().flatten();
   const bool is_complex32 =
       values.scalar_type() == at::kComplexHalf || candidates.scalar_type() == at::kComplexHalf;
-  if (!is_complex32 || is_sorted(values, candidates)) return std::nullopt;
+  if (!is_complex32 || isin_sorts(values, candidates)) return std::nullopt;
   const at::ScalarType dtype = at::result_type(values, candidates);
   const auto promoted = [&](const at::Tensor& x) {
     return x.to(dtype).to(at::toOpMathType(dtype));

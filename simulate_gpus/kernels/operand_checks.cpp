@@ -103,7 +103,7 @@ void ask_of_selection(const at::Tensor& x) {
 }
 
 void ask(const Operation& operation, const Values& arguments) {
-  if (base_name(operation.schema()) == "masked_select") ask_of_selection(arguments[0].toTensor());
+  if (operation.is_selection) ask_of_selection(arguments[0].toTensor());
   if (operation.is_bound_to_sizes) {
     rehearse(operation.handle, arguments);
   } else {

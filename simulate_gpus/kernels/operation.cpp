@@ -38,6 +38,7 @@ Operation::Operation(const c10::OperatorHandle& operation, c10::DispatchKey key)
       is_of_lists(schema().name().starts_with("aten::_foreach_")),
       is_in_float32(is_computed_in_float32(schema())),
       is_bound_to_sizes(std::ranges::count(k_bound_to_sizes, base_name(schema())) > 0),
+      is_selection(base_name(schema()) == "masked_select"),
       gap(find_gap(schema())),
       wait_(Wait::never) {
   const std::string& name = schema().name();

@@ -44,6 +44,7 @@ struct Operation {
   bool is_of_lists;
   bool is_in_float32;      // some of its calls in 16 bits are computed so
   bool is_bound_to_sizes;  // what CUDA's kernel takes depends on sizes and strides too
+  bool is_selection;       // masked_select, which reads a size back before it asks for the dtype
   const CpuGap* gap;       // null where the CPU's kernel does what CUDA's does
 
  private:

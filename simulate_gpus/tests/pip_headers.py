@@ -25,7 +25,7 @@ for entry in deps.split("\n\n"):
                 if not any((folder / found[1]).exists() for folder in folders):
                     lacking.append(f"{source.split(':')[0]} includes {found[1]}")
 if not folders or not checked:
-    print("skipped: no torch from PyPI with CUDA, or no CUDA Toolkit")
+    print("SKIPPED: no torch from PyPI with CUDA, or no CUDA Toolkit")
     sys.exit(77)
 print(f"{len(checked)} headers of CUDA are included")
 sys.exit("\n".join(sorted(set(lacking))) or 0)

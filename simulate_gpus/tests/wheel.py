@@ -62,7 +62,7 @@ if "--network" in sys.argv:
         print(run("sh", "-ec", shell, cwd=folder / "suite").splitlines()[-1], flush=True)
     sys.exit()
 if not all(map(importlib.util.find_spec, ("scikit_build_core", "pytest", "torch"))):
-    print("skipped: this Python lacks scikit_build_core, pytest or torch")
+    print("SKIPPED: this Python lacks scikit_build_core, pytest or torch")
     sys.exit(77)
 
 run(sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-index", "-w", folder,

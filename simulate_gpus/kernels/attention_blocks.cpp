@@ -3,16 +3,14 @@
 
 #include <ATen/ATen.h>
 #include <ATen/OpMathType.h>
-#include <ATen/Parallel.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
-#include <algorithm>
 #include <deque>
-#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "kernels/attended_sequence.hpp"
 #include "kernels/compute.hpp"
 #include "kernels/own_kernels.hpp"
 #include "kernels/random.hpp"
@@ -24,7 +22,6 @@ using at::Tensor;
 using torch::jit::Stack;
 
 constexpr double k_infinity = std::numeric_limits<double>::infinity();
-constexpr std::int64_t k_pairs_of_block = std::int64_t{1} << 22;
 
 const std::string k_arguments =
     "Tensor query, Tensor key, Tensor value, Tensor? bias, Tensor? starts_q, Tensor? starts_k, "
@@ -47,99 +44,6 @@ Attention unpacked(const Stack& x) {
 }
 
 std::int64_t rounded_up(std::int64_t x, std::int64_t to) { return (x + to - 1) / to * to; }
-
-// One sequence's part of each tensor, with the heads in front: (heads, positions, width), as wide
-// numbers. Heads of keys and values are repeated.
-class Sequence {
- public:
-  Sequence(const Attention& attention, std::int64_t index) : of_(attention), index_(index) {
-    if (of_.starts_q) {
-      std::tie(first_query_, queries_) = range(*of_.starts_q);
-      std::tie(first_key_, keys_) = range(*of_.starts_k);
-    } else {
-      queries_ = of_.query.size(1);
-      keys_ = of_.key.size(1);
-    }
-    if (of_.lengths_k) keys_ = (*of_.lengths_k)[index].item().toLong();
-    query = wide(queries_of(of_.query));
-    key = with_all_heads(keys_of(of_.key));
-    value = with_all_heads(keys_of(of_.value));
-  }
-
-  // The places of this sequence's queries, or keys, in a tensor like the attention's.
-  [[nodiscard]] Tensor queries_of(const Tensor& x) const { return part(x, first_query_, queries_); }
-  [[nodiscard]] Tensor keys_of(const Tensor& x) const { return part(x, first_key_, keys_); }
-
-  [[nodiscard]] Tensor row_of(const Tensor& logsumexp) const {
-    return of_.row == 0 ? logsumexp[0].narrow(1, first_query_, queries_)
-                        : logsumexp[index_].narrow(1, 0, queries_);
-  }
-
-  // The sum over the heads that share one of keys or values.
-  [[nodiscard]] Tensor with_own_heads(const Tensor& x, std::int64_t heads) const {
-    if (x.size(0) == heads) return x;
-    return x.view({heads, x.size(0) / heads, x.size(1), x.size(2)}).sum(1);
-  }
-
-  void for_each_block(const std::function<void(std::int64_t, std::int64_t)>& visit) const {
-    const std::int64_t pairs = std::max<std::int64_t>(1, query.size(0) * keys_);
-    const std::int64_t most = std::max<std::int64_t>(1, k_pairs_of_block / pairs);
-    for (std::int64_t first = 0; first < queries_; first += most)
-      visit(first, std::min(most, queries_ - first));
-  }
-
-  // (heads, rows, keys); -infinity where a query does not see the key
-  [[nodiscard]] Tensor scores(std::int64_t first, std::int64_t rows) const {
-    Tensor x = at::matmul(query.narrow(1, first, rows), key.transpose(1, 2)).mul_(of_.scale);
-    if (of_.bias) x.add_((*of_.bias)[index_].narrow(1, first, rows));
-    if (of_.before == Attention::k_endless && of_.after == Attention::k_endless) return x;
-    const Tensor places = at::arange(first, first + rows, at::kLong).unsqueeze(1) +
-                          (of_.from_end ? keys_ - queries_ : 0);
-    const Tensor distance = at::arange(keys_, at::kLong) - places;
-    return x.masked_fill_((distance < -of_.before).logical_or_(distance > of_.after), -k_infinity);
-  }
-
-  // What dropout multiplies the weights with: 0, or 1 / (1 - p).
-  [[nodiscard]] Tensor kept(std::int64_t first, std::int64_t rows) const {
-    Tensor numbers = at::empty({query.size(0), rows, keys_}, at::kFloat);
-    const NumberedRandom random(of_.seed->item<std::int64_t>(), of_.offset->item<std::int64_t>());
-    const std::int64_t heads = query.size(0);
-    float* const to = numbers.mutable_data_ptr<float>();
-    at::parallel_for(0, heads * rows, /*grain_size=*/64, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        const std::int64_t row = (index_ * heads + i / rows) * of_.most_queries + first + i % rows;
-        random.write(row * of_.most_keys, keys_, to + i * keys_);
-      }
-    });
-    const double share = 1 - of_.dropout;
-    return (numbers > static_cast<float>(of_.dropout))
-        .to(query.scalar_type())
-        .mul_(share > 0 ? 1 / share : 0);
-  }
-
-  Tensor query, key, value;
-
- private:
-  [[nodiscard]] std::pair<std::int64_t, std::int64_t> range(const Tensor& starts) const {
-    const auto begin = starts[index_].item().toLong();
-    return {begin, starts[index_ + 1].item().toLong() - begin};
-  }
-
-  [[nodiscard]] Tensor part(const Tensor& x, std::int64_t first, std::int64_t count) const {
-    return x[of_.starts_q ? 0 : index_].narrow(0, first, count).transpose(0, 1);
-  }
-
-  [[nodiscard]] static Tensor wide(const Tensor& x) {
-    return x.to(at::toOpMathType(x.scalar_type()));
-  }
-
-  [[nodiscard]] Tensor with_all_heads(const Tensor& x) const {
-    return wide(x).repeat_interleave(query.size(0) / x.size(0), 0);
-  }
-
-  const Attention& of_;
-  std::int64_t index_, first_query_ = 0, first_key_ = 0, queries_, keys_;
-};
 
 std::int64_t number_of_sequences(const Attention& attention) {
   return attention.starts_q ? attention.starts_q->size(0) - 1 : attention.query.size(0);
@@ -186,7 +90,7 @@ void attend_on_host(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stac
                   a.query.options());
   }
   for (std::int64_t s = 0; s < sequences; ++s) {
-    const Sequence sequence(a, s);
+    const AttendedSequence sequence(a, s);
     sequence.for_each_block([&](std::int64_t first, std::int64_t rows) {
       const Tensor scores = sequence.scores(first, rows), row = logsumexp_of(scores);
       sequence.row_of(logsumexp).narrow(1, first, rows).copy_(row);
@@ -230,7 +134,7 @@ void attend_backward_on_host(const c10::OperatorHandle&, c10::DispatchKeySet, St
   // By the output and the logsumexp that are given, as CUDA's kernel: they may be those of more keys
   // than there are here, of which other GPUs have the rest.
   for (std::int64_t s = 0; s < number_of_sequences(a); ++s) {
-    const Sequence sequence(a, s);
+    const AttendedSequence sequence(a, s);
     const auto wide = sequence.query.scalar_type();
     const Tensor grads = sequence.queries_of(grad).to(wide),
                  sums = (grads * sequence.queries_of(output).to(wide)).sum(-1, true);

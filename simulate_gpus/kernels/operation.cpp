@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "kernels/cpu_gaps.hpp"
-#include "kernels/wider_dtypes.hpp"
+#include "kernels/float32_operations.hpp"
 
 namespace simulate_gpus {
 

@@ -7,7 +7,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/function_schema.h>
 
-#include <optional>
 #include <set>
 #include <string_view>
 #include <vector>
@@ -28,10 +27,8 @@ class Widening {
   /// Of the operations that are known to need it; or of any, whose results' dtypes are known.
   Widening(const c10::FunctionSchema& schema, const Values& arguments, bool is_any);
 
-  /// For a call that is computed in float32 though the CPU has it in 16 bits; only if
-  /// is_computed_in_float32(schema).
-  static std::optional<Widening> to_float32(const c10::FunctionSchema& schema,
-                                            const Values& arguments);
+  /// From and to one dtype.
+  Widening(at::ScalarType narrow, at::ScalarType wide) : used_{{narrow, wide, nullptr}} {}
 
   [[nodiscard]] bool is_possible() const { return !used_.empty() && is_certain_; }
 
@@ -41,15 +38,9 @@ class Widening {
   [[nodiscard]] at::Tensor narrowed(const at::Tensor& x) const;
 
  private:
-  Widening() = default;
-
   std::vector<WiderDtype> used_;
   bool is_certain_ = true;
 };
-
-/// Whether some of the operation's calls in 16 bits are computed in float32: CUDA's kernel rounds its result alone, and the
-/// CPU's more, or it takes the CPU many times longer.
-bool is_computed_in_float32(const c10::FunctionSchema& schema);
 
 /// Whether CUDA keeps the results after the first in float32.
 bool has_statistics(std::string_view name);

@@ -36,13 +36,6 @@ void start_thread(std::function<void()> work) {
 
 }  // namespace
 
-MemoryFile MemoryFile::make() { return {getpid(), memfd_create("simulated NCCL", MFD_CLOEXEC)}; }
-
-int MemoryFile::open() const {
-  const std::string path = "/proc/" + std::to_string(process) + "/fd/" + std::to_string(file);
-  return ::open(path.c_str(), O_RDWR | O_CLOEXEC);
-}
-
 Rank::Rank(const MemoryFile& shared, int own_rank, int count)
     : rank(own_rank),
       size(count),

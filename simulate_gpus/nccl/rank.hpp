@@ -50,15 +50,6 @@ struct Room {
   }
 };
 
-/// A file in memory that a process has open: others find it by both numbers.
-struct MemoryFile {
-  int process, file;
-
-  static MemoryFile make();
-  /// Opens it again, here; -1 if the process has ended.
-  [[nodiscard]] int open() const;
-};
-
 /// Thread-safe.
 class Rank : public std::enable_shared_from_this<Rank> {
  public:

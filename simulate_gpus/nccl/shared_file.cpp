@@ -34,6 +34,13 @@ void transfer_all(const auto& transfer, int file, auto* memory, std::size_t byte
 
 }  // namespace
 
+MemoryFile MemoryFile::make() { return {getpid(), memfd_create("simulated NCCL", MFD_CLOEXEC)}; }
+
+int MemoryFile::open() const {
+  const std::string path = "/proc/" + std::to_string(process) + "/fd/" + std::to_string(file);
+  return ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+}
+
 void SharedCall::store(const Call& call) {
   const auto at = [](auto value, int bit) { return static_cast<std::uint64_t>(value) << bit; };
   what_ = at(call.kind, 0) | at(call.type, 8) | at(call.reduction, 16) | at(call.root, 32);

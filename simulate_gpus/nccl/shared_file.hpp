@@ -50,6 +50,15 @@ struct Wanted {
   std::array<std::atomic<std::uint64_t>, k_most_ranks> sent_to, received_from;
 };
 
+/// A file in memory that a process has open: others find it by both numbers.
+struct MemoryFile {
+  int process, file;
+
+  static MemoryFile make();
+  /// Opens it again, here; -1 if the process has ended.
+  [[nodiscard]] int open() const;
+};
+
 /// All zeros is the initial state of everything in the file.
 class SharedFile {
  public:

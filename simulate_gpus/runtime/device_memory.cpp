@@ -2,18 +2,14 @@
 #include "device_memory.hpp"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstring>
-#include <iterator>
-#include <map>
 #include <mutex>
 #include <vector>
 
-#include "host_access.hpp"
+#include "arena.hpp"
 #include "interface.hpp"
 #include "pinned_memory.hpp"
 #include "settings.hpp"
@@ -27,20 +23,6 @@ namespace {
 constexpr std::size_t k_granularity = 4096;  // a page, so that freed memory returns to the system
 constexpr int k_fresh_byte = 0xCB;
 constexpr std::size_t k_filled_bytes = std::size_t{2} << 20;
-
-struct Used {
-  std::size_t bytes;
-  std::uint64_t id;  // no other allocation of the process has it
-};
-
-struct Arena {
-  std::atomic<char*> seen = nullptr;  // as programs see it
-  std::atomic<char*> host = nullptr;
-  int file = -1;                            // stays open for other processes
-  std::map<std::size_t, std::size_t> free;  // offset to size
-  std::map<std::size_t, Used> used;         // by their offsets
-  std::uint64_t allocated_bytes = 0, peak_bytes = 0;
-};
 
 // Never destroyed: LibTorch frees memory until the very end of a process.
 struct Memory {
@@ -59,31 +41,6 @@ Memory& memory() {
   return *memory;
 }
 
-bool map_arena(Arena& arena) {
-  const std::size_t size = settings().memory_bytes;
-  const int file = memfd_create("simulated GPU", MFD_CLOEXEC);
-  if (file < 0 || ftruncate(file, static_cast<off_t>(size)) != 0) return false;
-  const auto map = [&](int protection) {
-    return mmap(nullptr, size, protection, MAP_SHARED | MAP_NORESERVE, file, 0);
-  };
-  void* const host = map(PROT_READ | PROT_WRITE);
-  void* const seen = map(PROT_NONE);
-  if (host == MAP_FAILED || seen == MAP_FAILED) {
-    close(file);
-    return false;
-  }
-  arena.file = file;
-  // A child of fork must not reach its parent's GPU.
-  madvise(host, size, MADV_DONTFORK);
-  madvise(seen, size, MADV_DONTFORK);
-  madvise(host, size, MADV_DONTDUMP);
-  arena.free[0] = size - settings().reserved_bytes;
-  arena.host = static_cast<char*>(host);
-  arena.seen = static_cast<char*>(seen);
-  report_host_access();
-  return true;
-}
-
 std::uint64_t& bytes_of_others(int device) {
   const int card = settings().visible[static_cast<std::size_t>(device)];
   return memory().of_others[static_cast<std::size_t>(card)];
@@ -93,28 +50,6 @@ std::uint64_t free_bytes_locked(int device) {
   const auto used = settings().reserved_bytes + bytes_of_others(device) +
                     memory().arenas[static_cast<std::size_t>(device)].allocated_bytes;
   return settings().memory_bytes - std::min(used, settings().memory_bytes);
-}
-
-// The allocation in which an offset lies; end() if there is none.
-auto find_used(const Arena& arena, std::size_t offset) {
-  auto after = arena.used.upper_bound(offset);
-  if (after == arena.used.begin()) return arena.used.end();
-  const auto found = std::prev(after);
-  return offset < found->first + found->second.bytes ? found : arena.used.end();
-}
-
-void add_free(Arena& arena, std::size_t offset, std::size_t bytes) {
-  auto here = arena.free.emplace(offset, bytes).first;
-  if (const auto next = std::next(here);
-      next != arena.free.end() && offset + bytes == next->first) {
-    here->second += next->second;
-    arena.free.erase(next);
-  }
-  if (here == arena.free.begin()) return;
-  if (const auto previous = std::prev(here); previous->first + previous->second == offset) {
-    previous->second += here->second;
-    arena.free.erase(here);
-  }
 }
 
 // Device and offset of what is in an arena.
@@ -149,20 +84,16 @@ std::optional<int> device_at(const void* address) {
 void* allocate(int device, std::size_t bytes) {
   const std::scoped_lock lock(memory().mutex);
   Arena& arena = arena_of(device);
-  if (arena.seen == nullptr && !map_arena(arena)) return nullptr;
+  if (arena.seen == nullptr && !arena.map()) return nullptr;
   if (bytes > settings().memory_bytes) return nullptr;
   bytes = (bytes + k_granularity - 1) / k_granularity * k_granularity;
   if (bytes > free_bytes_locked(device)) return nullptr;
-  const auto place =
-      std::ranges::find_if(arena.free, [&](const auto& f) { return f.second >= bytes; });
-  if (place == arena.free.end()) return nullptr;
-  const auto [offset, size] = *place;
-  arena.free.erase(place);
-  if (size > bytes) arena.free[offset + bytes] = size - bytes;
+  const auto offset = arena.take_free(bytes);
+  if (!offset) return nullptr;
   count(arena, bytes);
-  arena.used[offset] = {bytes, memory().allocations};
-  fill_fresh(arena.host + offset, bytes);
-  return arena.seen + offset;
+  arena.used[*offset] = {bytes, memory().allocations};
+  fill_fresh(arena.host + *offset, bytes);
+  return arena.seen + *offset;
 }
 
 bool release(void* address) {
@@ -178,7 +109,7 @@ bool release(void* address) {
   arena.allocated_bytes -= bytes;
   madvise(arena.host + offset, bytes, MADV_REMOVE);
   tell(&Tool::frees, address, bytes);
-  add_free(arena, offset, bytes);
+  arena.add_free(offset, bytes);
   return true;
 }
 
@@ -197,7 +128,7 @@ std::optional<Allocation> allocation_at(const void* address) {
   if (!place) return std::nullopt;
   const std::scoped_lock lock(memory().mutex);
   const Arena& arena = arena_of(place->first);
-  const auto found = find_used(arena, place->second);
+  const auto found = arena.find_used(place->second);
   if (found == arena.used.end()) return std::nullopt;
   const auto& [offset, used] = *found;
   return Allocation{arena.seen + offset, used.bytes, used.id, place->first, arena.file, offset};
@@ -208,7 +139,7 @@ bool is_allocated(const void* address, std::size_t bytes) {
   if (!place) return !reserved_place(address) || is_mapped(address, bytes);
   const std::scoped_lock lock(memory().mutex);
   const Arena& arena = arena_of(place->first);
-  const auto found = find_used(arena, place->second);
+  const auto found = arena.find_used(place->second);
   return found != arena.used.end() && bytes <= found->first + found->second.bytes - place->second;
 }
 
@@ -217,7 +148,7 @@ std::optional<Extent> allocation_around(const void* address) {
   if (!place) return mapped_around(address);
   const std::scoped_lock lock(memory().mutex);
   const Arena& arena = arena_of(place->first);
-  const auto found = find_used(arena, place->second);
+  const auto found = arena.find_used(place->second);
   if (found == arena.used.end()) return std::nullopt;
   return Extent{arena.seen + found->first, found->second.bytes};
 }

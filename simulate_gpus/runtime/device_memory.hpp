@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Device memory, made of host memory. Each device has one arena, mapped twice. The address that
-// programs see has no access rights, so host code that touches device memory faults; the other
-// address, known only to the runtime and its kernels, is writable. The arena is never unmapped, so
-// an address of device memory never becomes one of host memory.
+// Device memory, made of host memory: what is allocated in each device's arena (arena.hpp).
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Addresses that a program reserves, and memory of GPUs that it maps there and takes away again, as LibTorch's
-// expandable segments do. Each reservation is mapped twice, as the arenas of device_memory.hpp are, and is never
+// expandable segments do. Each reservation is mapped twice, as an arena (arena.hpp) is, and is never
 // given back to the system: a freed one is kept for the next.
 #pragma once
 

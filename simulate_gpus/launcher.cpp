@@ -13,6 +13,7 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include "launcher_options.hpp"
 #include "runtime/gpu_profiles.hpp"

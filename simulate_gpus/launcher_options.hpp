@@ -23,7 +23,7 @@ struct LauncherOptions {
 /// Ends the process where the command line is wrong, or asks for help.
 LauncherOptions parse_options(int argc, char** argv);
 
-/// Ends the process, with the reason on stderr.
+/// Ends the launcher with status 2, and the reason on stderr.
 [[noreturn]] void stop(const std::string& why);
 
 }  // namespace simulate_gpus

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// One sequence of a batch in attention on the host, and its weights, a block of queries after the other.
+// One sequence of a batch in attention on the host: its scores and its dropout, a block of queries after the other.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,7 +23,7 @@ class AttendedSequence {
   [[nodiscard]] at::Tensor queries_of(const at::Tensor& x) const;
   [[nodiscard]] at::Tensor keys_of(const at::Tensor& x) const;
 
-  /// Those of its queries in the logsumexp.
+  /// The rows of its queries in the logsumexp.
   [[nodiscard]] at::Tensor row_of(const at::Tensor& logsumexp) const;
 
   /// The sum over the heads that share one of keys or values.

@@ -11,11 +11,9 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
-#include <optional>
 #include <ranges>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "kernels/accesses.hpp"
 #include "kernels/arguments.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The rows of cpu_gaps.cpp that are computed here, as the CPU's kernel refuses these arguments or gives other values; those of linear
-// algebra apart.
+// Rows of cpu_gaps.cpp whose results are computed in place of the CPU's kernel, which refuses these arguments or gives other values.
+// Those of linear algebra are in linear_algebra.hpp.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,16 +18,17 @@ using Computed = std::optional<at::Tensor>;
 /// _addmm_activation: CUDA's GELU behind a product is the one by tanh, before the only rounding.
 Computed product_with_gelu(const Values& arguments);
 
-/// isin: CUDA compares each pair with the operation eq, which takes complex numbers; the CPU's kernel does not.
+/// isin(values, candidates, are they unique, invert): CUDA compares each pair with the operation eq, which takes complex numbers; the
+/// CPU's kernel does not.
 Computed complex_among(const Values& arguments);
 
-/// isin: throws for dtypes that CUDA does not sort.
+/// isin, before the CPU's kernel: throws for dtypes that CUDA does not sort.
 void check_sorted(Values& arguments);
 
 /// histc: how many values lie in each of the bins between least and most.
 Computed histogram_of_integers(const Values& arguments);
 
-/// eye, also in dtypes that the CPU's kernel lacks.
+/// eye(rows, columns if they are given, what they are written to), also in dtypes that the CPU's kernel lacks.
 Computed identity(const Values& arguments);
 
 /// linspace: by float32, as CUDA's kernel counts its steps, in one rounding. An output of as many elements keeps its shape.

@@ -12,7 +12,7 @@
 
 namespace simulate_gpus {
 
-/// Whether some of the operation's calls are.
+/// Whether some calls of the operation are computed so.
 bool is_computed_in_float32(const c10::FunctionSchema& schema);
 
 /// For such an operation: the 16-bit dtype of this call's operands. None where the call is computed as it is.

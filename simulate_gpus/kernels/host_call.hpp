@@ -34,8 +34,8 @@ struct HostCall {
 /// Takes a turn of each generator among the program's arguments, or of the device's own.
 void add_generators(HostCall& call, const Values& arguments, c10::Device device);
 
-/// The call's results. Where the CPU refuses it, CUDA's kernel is asked by the program's arguments; the call then keeps what was
-/// found out. Throws LibTorch's errors.
+/// The call's results. Where the CPU refuses it, CUDA's kernel is asked by the program's arguments, and the call keeps what was found
+/// out for the next time. During a capture only shapes and dtypes of the results matter. Throws LibTorch's errors.
 Values results_of(HostCall& call, const Values& arguments, bool captured);
 
 }  // namespace simulate_gpus

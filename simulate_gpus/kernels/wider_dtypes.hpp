@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What CUDA computes in a dtype that the CPU lacks, in which it is no less exact, or in which it is slow: here in
-// a wider one (float16 in float32), with one rounding at the end.
+// Calls of the CPU's kernel in a wider dtype (float16 in float32), with one rounding at the end: where the CPU lacks a dtype that CUDA
+// has, or where float32_operations.hpp wants it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -27,7 +27,7 @@ class Widening {
   /// Of the operations that are known to need it; or of any, whose results' dtypes are known.
   Widening(const c10::FunctionSchema& schema, const Values& arguments, bool is_any);
 
-  /// From and to one dtype.
+  /// Tensors of the narrow dtype alone.
   Widening(at::ScalarType narrow, at::ScalarType wide) : used_{{narrow, wide, nullptr}} {}
 
   [[nodiscard]] bool is_possible() const { return !used_.empty() && is_certain_; }

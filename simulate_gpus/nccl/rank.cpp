@@ -2,10 +2,8 @@
 #include "nccl/rank.hpp"
 
 #include <cuda_runtime_api.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>

@@ -2,7 +2,8 @@
 //
 // The memory of one device: a file in memory, mapped twice. The address that programs see has no access rights, so host code that
 // touches device memory faults; the other address, known only to the runtime and its kernels, is writable. It is never unmapped, so an
-// address of device memory never becomes one of host memory. Its functions take no lock.
+// address of device memory never becomes one of host memory. Callers hold the lock of device_memory.cpp; only `seen` and `host` may be
+// read without it.
 #pragma once
 
 #include <atomic>
@@ -31,10 +32,10 @@ struct Arena {
 
   std::atomic<char*> seen = nullptr;  // as programs see it
   std::atomic<char*> host = nullptr;
-  int file = -1;                            // stays open for other processes
-  std::map<std::size_t, std::size_t> free;  // offset to size
-  std::map<std::size_t, Used> used;         // by their offsets
-  std::uint64_t allocated_bytes = 0, peak_bytes = 0;
+  int file = -1;                                      // stays open for other processes
+  std::map<std::size_t, std::size_t> free;            // offset to size
+  std::map<std::size_t, Used> used;                   // by their offsets
+  std::uint64_t allocated_bytes = 0, peak_bytes = 0;  // with what is counted, and lies elsewhere
 };
 
 }  // namespace simulate_gpus

@@ -72,9 +72,9 @@ Opened& opened() {
   return *opened;
 }
 
-// The arena that a handle leads to; null where its process has ended. With the lock. The device is that of the card;
+// The memory that a handle leads to; null where its process has ended. With the lock. The device is that of the card;
 // of a card that is hidden here, the current one, as CUDA opens handles of hidden cards too.
-std::shared_ptr<PhysicalMemory> arena_behind(const MemoryHandle& handle) {
+std::shared_ptr<PhysicalMemory> memory_behind(const MemoryHandle& handle) {
   const int own = device_of_card(handle.card);
   const int device = own >= 0 ? own : current_device();
   auto& known = opened().memory[{handle.inode, device}];
@@ -92,7 +92,7 @@ std::shared_ptr<PhysicalMemory> arena_behind(const MemoryHandle& handle) {
 }
 
 std::optional<Opened::Mapping> map_allocation(const MemoryHandle& handle) {
-  const auto memory = arena_behind(handle);
+  const auto memory = memory_behind(handle);
   if (!memory) return std::nullopt;
   // Few different sizes, so that places can be used again.
   constexpr std::size_t k_least = std::size_t{2} << 20;

@@ -136,11 +136,6 @@ void add_kernel_handle(CUfunc_st* kernel) {
   registered().handles.insert(kernel);
 }
 
-void remove_kernel_handle(CUfunc_st* kernel) {
-  const std::scoped_lock lock(registered().mutex);
-  registered().handles.erase(kernel);
-}
-
 RegisteredVariable variable_registered_as(const void* symbol) {
   std::unique_lock lock(registered().mutex);
   auto newest_first = std::views::reverse(registered().variables);

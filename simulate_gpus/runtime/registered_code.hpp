@@ -15,9 +15,8 @@ namespace simulate_gpus {
 /// registered.
 CUfunc_st* kernel_of(const void* function);
 
-/// Handles of kernels that the program may launch as if they were functions.
+/// The program may launch the kernel's handle as if it were a function, to the end of the process.
 void add_kernel_handle(CUfunc_st* kernel);
-void remove_kernel_handle(CUfunc_st* kernel);
 
 struct RegisteredVariable {
   std::string name;

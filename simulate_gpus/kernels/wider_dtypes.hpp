@@ -27,7 +27,7 @@ class Widening {
   /// Of the operations that are known to need it; or of any, whose results' dtypes are known.
   Widening(const c10::FunctionSchema& schema, const Values& arguments, bool is_any);
 
-  /// Tensors of the narrow dtype alone.
+  /// Of tensors of the narrow dtype alone.
   Widening(at::ScalarType narrow, at::ScalarType wide) : used_{{narrow, wide, nullptr}} {}
 
   [[nodiscard]] bool is_possible() const { return !used_.empty() && is_certain_; }

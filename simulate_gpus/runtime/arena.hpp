@@ -35,7 +35,7 @@ struct Arena {
   int file = -1;                                      // stays open for other processes
   std::map<std::size_t, std::size_t> free;            // offset to size
   std::map<std::size_t, Used> used;                   // by their offsets
-  std::uint64_t allocated_bytes = 0, peak_bytes = 0;  // with what is counted, and lies elsewhere
+  std::uint64_t allocated_bytes = 0, peak_bytes = 0;  // with what virtual_memory.hpp maps
 };
 
 }  // namespace simulate_gpus

@@ -47,7 +47,7 @@ void for_each_pair(const c10::IValue& value, const c10::IValue& others, const au
 c10::IValue with_tensors(const c10::IValue& value, const auto& change) {
   if (value.isTensor()) return change(value.toTensor());
   if (value.isTensorList()) {
-    std::vector<at::Tensor> tensors;
+    c10::List<at::Tensor> tensors;
     tensors.reserve(value.toListRef().size());
     for (const c10::IValue& tensor : value.toListRef())
       tensors.push_back(change(tensor.toTensor()));

@@ -56,7 +56,7 @@ struct Copy {
 class Views {
  public:
   Views(const Operation& operation, const Values& arguments, bool apart)
-      : apart_(apart), shares_(!operation.is_of_lists) {
+      : apart_(apart), shares_(!operation.is_of_lists), writes_(operation.writes_any) {
     if (apart && shares_) make_copies(operation, arguments);
   }
 
@@ -123,6 +123,8 @@ class Views {
   }
 
   at::Tensor sharing_view(const at::Tensor& tensor) {
+    // What writes nothing looks at no more of them for overlaps.
+    if (!writes_ && first_.size() == k_first) return reused_.next(tensor);
     const auto* const storage = tensor.storage().unsafeGetStorageImpl();
     for (const auto& [known, on_host] : first_) {
       if (known == storage) return host_view(tensor, on_host, tensor.storage_offset());
@@ -142,6 +144,7 @@ class Views {
 
   bool apart_;
   bool shares_;  // LibTorch does not look whether tensors of lists overlap
+  bool writes_;
   std::vector<Copy> copies_;
   // The storages on the host. Few operations have more than these few, which take no memory.
   static constexpr std::size_t k_first = 8;

@@ -54,11 +54,12 @@ std::uint64_t free_bytes_locked(int device) {
 
 // Device and offset of what is in an arena.
 std::optional<std::pair<int, std::size_t>> place_in_arena(const void* address) {
-  static auto& arenas = memory().arenas;
+  static const auto& arenas = memory().arenas;
+  static const std::size_t devices = settings().visible.size(), bytes = settings().memory_bytes;
   const auto* const byte = static_cast<const char*>(address);
-  for (std::size_t device = 0; device < settings().visible.size(); ++device) {
+  for (std::size_t device = 0; device < devices; ++device) {
     const char* const seen = arenas[device].seen;
-    if (seen != nullptr && byte >= seen && byte < seen + settings().memory_bytes) {
+    if (seen != nullptr && byte >= seen && byte < seen + bytes) {
       return std::pair{static_cast<int>(device), static_cast<std::size_t>(byte - seen)};
     }
   }

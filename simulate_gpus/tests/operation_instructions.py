@@ -1,5 +1,5 @@
-"""How many instructions of the host a small operation takes on a simulated GPU beside the CPU, counted by callgrind: the
-counts are the same on every run.
+"""How many instructions of the host a small operation or a step takes on a simulated GPU beside the CPU, counted by callgrind:
+the counts are the same on every run.
 
     operation_instructions.py SIMULATE_GPUS PROGRAM
 
@@ -12,13 +12,25 @@ import callgrind_counts
 
 # So many more than on the CPU. Those with a result call LibTorch's allocator of GPU memory, which takes 5,000.
 budgets = {"add_": 6500, "relu": 9950, "mm": 11200, "sum": 11550, "cat of 100": 90000, "_foreach_add_ of 100": 138000}
+# So many times the CPU's.
+ratios = {"AdamW over lists of 100": 1.5, "AdamW of 100": 2, "forward, backward": 2}
 
 counts = callgrind_counts.counts(sys.argv[2], launcher=(sys.argv[1], "1"))
 status = 0
-print(f"{'operation':20} {'CPU':>9} {'simulated':>9} {'more':>8} {'at most':>8}")
-for name, budget in budgets.items():
+
+
+def row(name, budget, cost):
+    global status
     cpu, simulated = (counts[f"{name} {device}"] // 10 for device in ("cpu", "cuda"))
-    more = simulated - cpu
-    status |= more > budget
-    print(f"{name:20} {cpu:9,} {simulated:9,} {more:8,} {budget:8,}{'  OVER' if more > budget else ''}")
+    found = cost(cpu, simulated)
+    status |= found > budget
+    print(f"{name:24} {cpu:10,} {simulated:10,} {found:8,} {budget:8,}{'  OVER' if found > budget else ''}")
+
+
+print(f"{'operation':24} {'CPU':>10} {'simulated':>10} {'more':>8} {'at most':>8}")
+for name, budget in budgets.items():
+    row(name, budget, lambda cpu, simulated: simulated - cpu)
+print(f"{'':24} {'CPU':>10} {'simulated':>10} {'times':>8} {'at most':>8}")
+for name, budget in ratios.items():
+    row(name, budget, lambda cpu, simulated: round(simulated / cpu, 2))
 sys.exit(status)

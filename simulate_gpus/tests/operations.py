@@ -124,11 +124,14 @@ def try_sample(operation, dtype, form, sample, change, reference):
             return "refused"
         if any(part in text for part in ("arguments from the '", "to be on cpu", "is not supported on CUDA", "Mask should be Bool")):
             return "on no GPU"
-        if "not implemented for" in text and dtype not in operation.dtypesIfCUDA:
+        if ("not implemented for" in text or "not supported for" in text) and dtype not in operation.dtypesIfCUDA:
             return "on no GPU"
         return text[:200]
     if any(word in operation.name for word in RANDOM) or "attention" in operation.name and dropout_of(sample):
         return "not comparable"
+    if "native_batch_norm" in operation.name:  # in evaluation a GPU gives its statistics a size, the CPU none
+        found = [x for x, y in zip(found, expected, strict=True) if y.numel() > 0]
+        expected = [y for y in expected if y.numel() > 0]
     bound = {"rtol": 1e-3, "atol": 1e-4}
     if reference is widened:
         bound = {"rtol": 0.1, "atol": 0.1}  # sums of 16-bit numbers

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What networks of Python's torch cost on a simulated GPU beside the CPU of the same process: medians of interleaved rounds, of one thread.
+"""What networks of Python's torch cost on a simulated GPU beside the CPU: one process, one thread, medians of interleaved rounds.
 
     simulate_gpus 1 python benchmarks/simulated_models.py
 
@@ -48,15 +48,14 @@ def training_step(model, device):
     return step
 
 
-def call_of(function, **inputs):
+def forward_of(**inputs):
     def of(model, device):
         there = {name: x.to(device) for name, x in inputs.items()}
 
         def call():
             with torch.no_grad():
-                found = getattr(model, function)(**there)
-            found = found if isinstance(found, torch.Tensor) else found[0]
-            return found.double().sum().item()
+                found = model(**there)
+            return found[0].double().sum().item()
 
         return call
 
@@ -74,8 +73,8 @@ def lstm(model, device):
 
 
 words = torch.randint(3, 1000, (2, 32))
-small = {"vocab_size": 1000, "num_hidden_layers": 4, "num_attention_heads": 4}
-bert = transformers.BertModel(transformers.BertConfig(hidden_size=128, intermediate_size=512, **small))
+bert = transformers.BertModel(
+    transformers.BertConfig(vocab_size=1000, hidden_size=128, intermediate_size=512, num_hidden_layers=4, num_attention_heads=4))
 gpt2 = transformers.GPT2LMHeadModel(
     transformers.GPT2Config(vocab_size=1000, n_embd=128, n_layer=4, n_head=4, bos_token_id=1, eos_token_id=1))
 t5 = transformers.T5ForConditionalGeneration(
@@ -91,10 +90,10 @@ def generate(model, device):
 
 PROGRAMS = {
     "mnist, a step of training": (Mnist(), training_step),
-    "BERT, forward": (bert.eval(), call_of("forward", input_ids=words)),
-    "GPT-2, forward": (gpt2.eval(), call_of("forward", input_ids=words)),
+    "BERT, forward": (bert.eval(), forward_of(input_ids=words)),
+    "GPT-2, forward": (gpt2.eval(), forward_of(input_ids=words)),
     "GPT-2, generate": (gpt2, generate),
-    "T5, forward": (t5.eval(), call_of("forward", input_ids=words, decoder_input_ids=words)),
+    "T5, forward": (t5.eval(), forward_of(input_ids=words, decoder_input_ids=words)),
     "T5, generate": (t5, generate),
     "LSTM of 50 steps, forward": (nn.LSTM(32, 32), lstm),
 }

@@ -123,7 +123,7 @@ class Views {
   }
 
   at::Tensor sharing_view(const at::Tensor& tensor) {
-    // What writes nothing looks at no more of them for overlaps.
+    // Of many tensors only what writes is asked whether they overlap; of two at::equal asks too.
     if (!writes_ && first_.size() == k_first) return reused_.next(tensor);
     const auto* const storage = tensor.storage().unsafeGetStorageImpl();
     for (const auto& [known, on_host] : first_) {

@@ -18,6 +18,7 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace USE_GPU_EXPORT use_gpu {
@@ -55,7 +56,8 @@ class DeviceMismatch : public Error {
 class FileError : public Error {
  public:
   /// what() gives this message and no backtrace, file() gives this path.
-  FileError(const std::string& message, std::filesystem::path file);
+  FileError(const std::string& message, std::filesystem::path file)
+      : Error(message), file_(std::move(file)) {}
   /// The file as it was given to the function.
   [[nodiscard]] const std::filesystem::path& file() const noexcept { return file_; }
 
@@ -67,10 +69,13 @@ class FileError : public Error {
 class ParameterError : public Error {
  public:
   /// what() gives this message and no backtrace, differences() gives these differences.
-  explicit ParameterError(const std::string& message, std::vector<std::string> differences = {});
+  explicit ParameterError(const std::string& message, std::vector<std::string> differences = {})
+      : Error(message), differences_(std::move(differences)) {}
   /// Every difference found, one text each; `what()` only sums them up. Empty where nothing was
   /// compared.
-  [[nodiscard]] const std::vector<std::string>& differences() const noexcept;
+  [[nodiscard]] const std::vector<std::string>& differences() const noexcept {
+    return differences_;
+  }
 
  private:
   std::vector<std::string> differences_;

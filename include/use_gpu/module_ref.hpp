@@ -44,19 +44,23 @@ class BasicModuleRef {
 
   /// From a pointer to a module, smart or not, null or not.
   template <class Pointer>
-  requires requires(const Pointer& pointer) {
+  requires(!requires(const Pointer& pointer) { pointer.is_empty(); }) &&
+      requires(const Pointer& pointer) {
     static_cast<bool>(pointer);
     { *pointer } -> std::convertible_to<AnyModule&>;
-  } &&(!requires(const Pointer& pointer) { pointer.is_empty(); })
-      // NOLINTNEXTLINE(google-explicit-constructor)
-      BasicModuleRef(const Pointer& pointer)
-      : module_(pointer ? &*pointer : nullptr) {
   }
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  BasicModuleRef(const Pointer& pointer) : module_(pointer ? &*pointer : nullptr) {}
 
   /// The module.
   ///
   /// Throws: ArgumentError if the holder or pointer was empty.
-  [[nodiscard]] AnyModule& get() const;
+  [[nodiscard]] AnyModule& get() const {
+    if (module_ != nullptr) return *module_;
+    throw ArgumentError(
+        "The network is empty: its module holder or pointer was initialized with nullptr. Give it "
+        "a module first, for example net = torch::nn::Linear(3, 1).");
+  }
 
  private:
   AnyModule* module_;
@@ -71,8 +75,5 @@ using ConstModuleRef = BasicModuleRef<const torch::nn::Module>;
 /// parameters.
 template <class Net>
 concept ModuleHandle = std::convertible_to<const Net&, ModuleRef>;
-
-extern template torch::nn::Module& BasicModuleRef<torch::nn::Module>::get() const;
-extern template const torch::nn::Module& BasicModuleRef<const torch::nn::Module>::get() const;
 
 }  // namespace use_gpu

@@ -12,10 +12,9 @@ USE_GPU_EXPORT void check_divisible(at::TensorList tensors, std::size_t parts) {
     throw ArgumentError("split_batch: the batch has no tensor, so there are no rows.");
   for (const auto& x : tensors) {
     if (x.dim() == 0) {
-      throw ArgumentError(c10::str("split_batch: the batch has a tensor without dimensions, ",
-                                   describe(x),
-                                   ", so it has no rows to divide. Give it one row for each "
-                                   "row of the others, or pass it beside the batch."));
+      throw ArgumentError("split_batch: the batch has a tensor without dimensions, " + describe(x) +
+                          ", so it has no rows to divide. Give it one row for each row of the "
+                          "others, or pass it beside the batch.");
     }
     if (x.size(0) == tensors[0].size(0)) continue;
     throw ArgumentError(c10::str("split_batch: the batch has tensors of ", tensors[0].size(0),

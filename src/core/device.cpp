@@ -5,7 +5,7 @@
 #include <c10/core/DeviceGuard.h>
 
 #include <algorithm>
-#include <limits>
+#include <utility>
 
 #include "core/device_check.hpp"
 #include "core/messages/log_message.hpp"
@@ -13,8 +13,6 @@
 
 namespace USE_GPU_EXPORT use_gpu {
 namespace {
-
-constexpr int k_last_index = std::numeric_limits<c10::DeviceIndex>::max();
 
 c10::DeviceType gpu_type() {
   if (detail::is_exiting()) return c10::kCUDA;  // LibTorch cannot be asked any more
@@ -26,9 +24,9 @@ c10::DeviceType gpu_type() {
 c10::Device cpu() { return c10::Device(c10::kCPU); }
 
 c10::Device gpu(int index) {
-  if (index < 0 || index > k_last_index) {
-    throw DeviceError("gpu(" + std::to_string(index) + "): a GPU's index is 0 to " +
-                      std::to_string(k_last_index) + "; use_gpu::num_gpus() counts the GPUs.");
+  if (index < 0 || !std::in_range<c10::DeviceIndex>(index)) {
+    throw DeviceError("gpu(" + std::to_string(index) +
+                      "): a GPU's index is 0 to 127; use_gpu::num_gpus() counts the GPUs.");
   }
   return {gpu_type(), static_cast<c10::DeviceIndex>(index)};
 }
@@ -71,11 +69,10 @@ c10::Device parse_device(std::string_view name) {
     }
   } catch (const c10::Error&) {  // not one of LibTorch's names
   }
-  throw DeviceError(
-      "parse_device: " + detail::in_quotes(name) +
-      " names no device. Accepted are \"cpu\", \"gpu\", \"gpu:1\", \"auto\" (a GPU if there "
-      "is one) and LibTorch's own names such as \"cuda\" or \"cuda:1\": lower case, no "
-      "spaces, indices 0 to 127.");
+  throw DeviceError("parse_device: " + detail::in_quotes(name) +
+                    " names no device. Accepted are \"cpu\", \"gpu\", \"gpu:1\", \"auto\" (a GPU "
+                    "if there is one) and LibTorch's own names such as \"cuda\" or \"cuda:1\": "
+                    "lower case, no spaces, indices 0 to 127.");
 }
 
 void synchronize(c10::Device device) {

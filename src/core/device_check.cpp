@@ -27,17 +27,6 @@ thread_local MainThread main_thread;
 [[maybe_unused]] const MainThread* const k_main_thread =
     ::getpid() == ::gettid() ? &main_thread : nullptr;
 
-[[noreturn]] void throw_not_found(c10::Device device, int count) {
-  const std::string type = c10::DeviceTypeName(device.type(), /*lower_case=*/true);
-  std::string found = count == 0 ? "none" : type + ":0";
-  if (count > 1) found += " to " + type + ":" + std::to_string(count - 1);
-  const std::string index = device.has_index() ? std::to_string(device.index()) : "";
-  throw DeviceError(c10::str("Device ", device, " was not found; available: ", found,
-                             ". use_gpu::try_gpu(", index,
-                             ") falls back to the CPU, "
-                             "use_gpu::num_gpus() counts the GPUs."));
-}
-
 }  // namespace
 
 bool is_exiting() noexcept { return program_is_over; }
@@ -62,16 +51,19 @@ c10::Device with_index(c10::Device device) {
 c10::Device present_device(c10::Device device) {
   const int count = count_devices(device.type());
   const int index = device.has_index() ? device.index() : 0;
-  if ((index < 0 || index >= count) && !is_always_there(device)) throw_not_found(device, count);
-  return with_index(device);
+  if (is_always_there(device) || (index >= 0 && index < count)) return with_index(device);
+  const std::string type = c10::DeviceTypeName(device.type(), /*lower_case=*/true);
+  std::string found = count == 0 ? "none" : type + ":0";
+  if (count > 1) found += " to " + type + ":" + std::to_string(count - 1);
+  throw DeviceError(c10::str("Device ", device, " was not found; available: ", found,
+                             ". use_gpu::try_gpu(", device.has_index() ? std::to_string(index) : "",
+                             ") falls back to the CPU, use_gpu::num_gpus() counts the GPUs."));
 }
 
-void EventDeleter::operator()(c10::Event* event) const noexcept {
-  try {
-    const c10::DeviceGuard current(event->device());
-    delete event;
-  } catch (const c10::Error&) {  // the device is lost, and the event with it
-  }
+void EventDeleter::operator()(c10::Event* event) const noexcept try {
+  const c10::DeviceGuard current(event->device());
+  delete event;
+} catch (const c10::Error&) {  // the device is lost, and the event with it
 }
 
 }  // namespace use_gpu::detail

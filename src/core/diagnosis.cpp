@@ -14,16 +14,14 @@ namespace USE_GPU_EXPORT use_gpu {
 namespace {
 
 // What is reported when the device computes; empty if all is well.
-std::string error_of(c10::Device device) {
-  try {
-    detail::read_allocator_settings();
-    // Ones, because zeros need no kernel and work on GPUs that LibTorch has no code for.
-    static_cast<void>(at::ones({1}, device));
-    synchronize(device);
-    return {};
-  } catch (const std::exception& e) {
-    return detail::error_cause(e);
-  }
+std::string error_of(c10::Device device) try {
+  detail::read_allocator_settings();
+  // Ones, because zeros need no kernel and work on GPUs that LibTorch has no code for.
+  static_cast<void>(at::ones({1}, device));
+  synchronize(device);
+  return {};
+} catch (const std::exception& e) {
+  return detail::error_cause(e);
 }
 
 // Runs one small operation on every GPU and waits.
@@ -32,12 +30,9 @@ detail::GpuFacts probe_gpus() {
   const detail::QuietWarnings quiet;
   const int count = num_gpus();
   const auto type = at::accelerator::getAccelerator(/*checked=*/false);
-  if (type) {
-    facts.kind = c10::DeviceTypeName(*type, /*lower_case=*/true);
-  } else {
-    // libtorch_cpu knows its build options even if libtorch_cuda is not loaded.
-    facts.cuda_not_loaded = at::show_config().find("CUDA_VERSION=") != std::string::npos;
-  }
+  if (type) facts.kind = c10::DeviceTypeName(*type, /*lower_case=*/true);
+  // libtorch_cpu knows its build options even if libtorch_cuda is not loaded.
+  facts.cuda_not_loaded = !type && at::show_config().find("CUDA_VERSION=") != std::string::npos;
   if (type == c10::kCUDA) facts.cuda = detail::cuda_facts();
   // Where both are set, LibTorch takes the older one.
   for (const char* name : {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"}) {

@@ -13,6 +13,19 @@
 #include "core/messages/log_message.hpp"
 
 namespace use_gpu::detail {
+
+struct DispatchScope::Open {
+  void end() {
+    has_ended = true;
+    if (counting) at::removeCallback(*counting);
+  }
+
+  ScopeSettings settings;
+  std::thread::id thread = std::this_thread::get_id();
+  bool has_ended = false;  // of concern to that thread alone
+  std::optional<at::CallbackHandle> counting = {};
+};
+
 namespace {
 
 // This thread's outermost call of an operator, and how many calls are open inside of it. LibTorch
@@ -29,35 +42,9 @@ std::unique_ptr<at::ObserverContext> on_begin(const at::RecordFunction& call) {
 
 void on_end(const at::RecordFunction& call, at::ObserverContext*) {
   if (!call.operator_name()) return;
-  if (own_call == &call) {
-    own_call = nullptr;
-  } else if (own_call != nullptr) {
-    --inner_calls;
-  }
+  if (own_call != nullptr && own_call != &call) --inner_calls;
+  if (own_call == &call) own_call = nullptr;
 }
-
-}  // namespace
-
-struct DispatchScope::Open {
-  explicit Open(ScopeSettings wanted) : settings(std::move(wanted)) {
-    if (settings.factory_device && !settings.factory_device->is_cpu()) {
-      counting = at::addThreadLocalCallback(
-          at::RecordFunctionCallback(on_begin, on_end).scopes({at::RecordScope::FUNCTION}));
-    }
-  }
-
-  void end() {
-    has_ended = true;
-    if (counting) at::removeCallback(*counting);
-  }
-
-  ScopeSettings settings;
-  std::thread::id thread = std::this_thread::get_id();
-  bool has_ended = false;  // of concern to that thread alone
-  std::optional<at::CallbackHandle> counting = {};
-};
-
-namespace {
 
 // Where a thread keeps our settings: a slot that LibTorch no longer uses. Content that is not ours is
 // recognized by its type.
@@ -71,8 +58,7 @@ struct Info final : c10::DebugInfoBase {
   Scopes scopes;
 };
 
-template <class Visit>
-void each_open_scope(const Visit& visit) {
+void each_open_scope(const auto& visit) {
   const auto* info = dynamic_cast<const Info*>(c10::ThreadLocalDebugInfo::get(k_slot));
   if (info == nullptr) return;
   const auto here = std::this_thread::get_id();
@@ -143,7 +129,11 @@ DispatchState DispatchState::current() {
 }
 
 DispatchScope::DispatchScope(ScopeSettings settings)
-    : own_(std::make_shared<Open>(std::move(settings))) {
+    : own_(std::make_shared<Open>(Open{std::move(settings)})) {
+  if (const auto& device = own_->settings.factory_device; device && !device->is_cpu()) {
+    own_->counting = at::addThreadLocalCallback(
+        at::RecordFunctionCallback(on_begin, on_end).scopes({at::RecordScope::FUNCTION}));
+  }
   auto open = open_scopes();
   // Made after LibTorch's own objects, and so destroyed before them.
   static_cast<void>(at::hasThreadLocalCallbacks());

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <ostream>
-#include <tuple>
 #include <typeinfo>
 
 #include "core/device_check.hpp"
@@ -23,27 +22,23 @@ c10::DeviceAllocator* allocator_of(c10::Device device) {
   return dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device.type()));
 }
 
-// Adds what the driver says. CUDA would make a context, of several hundred MB, on a GPU that this
-// process does not use yet; there NVML is asked, for all cards once.
-void ask_driver(MemoryReport& report, std::optional<GpuReport>& asked) {
-  const auto device = report.device;
+// What the driver says. CUDA would make a context, of several hundred MB, on a GPU that this process
+// does not use yet; there NVML is asked, for all cards once.
+MemoryReport ask_driver(c10::Device device, std::optional<GpuReport>& asked) try {
   const auto& cuda = at::globalContext().getAcceleratorHooksInterface(c10::kCUDA);
   if (const auto card = detail::card_of(device); card && !cuda.hasPrimaryContext(device.index())) {
     if (!asked) asked = query_gpus();
-    if (const auto* const found = detail::find_card(*card, *asked)) {
-      report.free_bytes = found->memory_free_bytes;
-      report.total_bytes = card->total_bytes;
-      return;
-    }
+    if (const auto* const found = detail::find_card(*card, *asked))
+      return {device, found->memory_free_bytes, card->total_bytes};
   }
   auto* const allocator = allocator_of(device);
-  if (allocator == nullptr) return;
-  try {
-    // LibTorch switches back to the previous device, and would make a context there.
-    const c10::DeviceGuard current(device);
-    std::tie(report.free_bytes, report.total_bytes) = allocator->getMemoryInfo(device.index());
-  } catch (const c10::NotImplementedError&) {  // not reported by this device type
-  }
+  if (allocator == nullptr) return {device};
+  // LibTorch switches back to the previous device, and would make a context there.
+  const c10::DeviceGuard current(device);
+  const auto [free, total] = allocator->getMemoryInfo(device.index());
+  return {device, free, total};
+} catch (const c10::NotImplementedError&) {  // not reported by this device type
+  return {device};
 }
 
 // LibTorch has a type for this error of its allocator of GPU memory, and codes for those of the CUDA
@@ -69,9 +64,8 @@ std::string text_of(const std::optional<std::uint64_t>& bytes) {
 
 MemoryReport memory_report(c10::Device device) {
   device = detail::present_device(device);
-  MemoryReport report{.device = device};
   std::optional<GpuReport> asked;
-  ask_driver(report, asked);
+  auto report = ask_driver(device, asked);
   auto* const allocator = allocator_of(device);
   if (allocator == nullptr || !allocator->initialized()) return report;
   const auto stats = allocator->getDeviceStats(device.index());
@@ -107,9 +101,7 @@ c10::Device try_emptiest_gpu(std::uint64_t least_bytes) {
   std::uint64_t most = 0;
   for (const auto device : try_all_gpus()) {
     try {
-      MemoryReport report{.device = device};
-      ask_driver(report, asked);
-      const auto free = report.free_bytes.value_or(0);
+      const auto free = ask_driver(device, asked).free_bytes.value_or(0);
       if (free < least_bytes || (!emptiest.is_cpu() && free <= most)) continue;
       emptiest = device;
       most = free;

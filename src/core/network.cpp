@@ -54,8 +54,7 @@ void place(ModuleRef net, c10::Device device, std::optional<at::ScalarType> dtyp
   const detail::NewTensorScope scope;  // for modules that override to()
 
   // First the copies: they can fail (no memory, no kernel), but change nothing.
-  detail::Pairs copies;
-  detail::Pairs moves;  // new data, and whose it is to be
+  detail::Pairs copies, moves;  // moves: new data, and whose it is to be
   for (const auto& [name, x] : all) {
     if (device.is_meta() && !x.is_meta()) {
       throw ArgumentError("place: " + name + " is on " + x.device().str() +
@@ -63,9 +62,8 @@ void place(ModuleRef net, c10::Device device, std::optional<at::ScalarType> dtyp
                           "the network there: "
                           "use_gpu::DefaultDeviceGuard scope(c10::Device(\"meta\")).");
     }
-    const bool is_converted = dtype && x.is_floating_point() && x.scalar_type() != *dtype;
-    const auto new_dtype = is_converted ? *dtype : x.scalar_type();
-    if (!same_device(x.device(), device) || is_converted)
+    const auto new_dtype = dtype && x.is_floating_point() ? *dtype : x.scalar_type();
+    if (!same_device(x.device(), device) || new_dtype != x.scalar_type())
       moves.add(detail::data_on(device, x, new_dtype, copies), x);
   }
   detail::bulk_copy(copies.values, copies.targets);

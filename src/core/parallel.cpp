@@ -84,8 +84,7 @@ void parallel_on(const std::vector<c10::Device>& devices,
       const std::lock_guard lock(mutex);
       if (!first_error) first_error = std::current_exception();
       try {
-        constexpr std::size_t k_most_bytes = 1000;
-        const auto cause = detail::clipped(detail::current_error_text(), k_most_bytes);
+        const auto cause = detail::clipped(detail::current_error_text(), /*most=*/1000);
         detail::log_message(LogLevel::error, c10::str("parallel_on: entry ", entry, ", on ", device,
                                                       ", failed: ", cause));
       } catch (...) {  // no memory for a text: the error itself is kept
@@ -96,8 +95,8 @@ void parallel_on(const std::vector<c10::Device>& devices,
     const auto device = stream.device();
     attempt(device, entry, [&] {
       const at::ThreadLocalStateGuard state(callers);
-      if (in_autocast)
-        at::autocast::increment_nesting();  // so that no scope of the work is outermost
+      // So that no scope of the work is outermost.
+      if (in_autocast) at::autocast::increment_nesting();
       detail::bind_context(device);
       const c10::StreamGuard current(stream);
       set_intra_op_threads(share);

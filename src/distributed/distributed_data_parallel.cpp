@@ -15,7 +15,6 @@
 
 #include <algorithm>
 
-#include "core/messages/error_text.hpp"
 #include "core/messages/tensor_summary.hpp"
 #include "distributed/nccl_backend_cuda.hpp"
 #include "distributed/reducer.hpp"

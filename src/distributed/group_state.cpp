@@ -24,8 +24,8 @@ std::int64_t hash(const std::string& text) {
 constexpr std::array k_operations = {c10d::ReduceOp::SUM, c10d::ReduceOp::SUM, c10d::ReduceOp::MIN,
                                      c10d::ReduceOp::MAX};
 
-c10::intrusive_ptr<c10d::Work> start(c10d::Backend& backend, const at::Tensor& wire,
-                                     Collective what, std::chrono::milliseconds timeout) {
+Work start(c10d::Backend& backend, const at::Tensor& wire, Collective what,
+           std::chrono::milliseconds timeout) {
   if (const auto* root = std::get_if<int>(&what)) {
     std::vector<at::Tensor> bytes{wire.flatten().view(at::kByte)};  // both backends can send bytes
     return backend.broadcast(bytes, {.rootRank = *root, .timeout = timeout});
@@ -59,12 +59,20 @@ void GroupState::call(const std::string& operation, const at::Tensor& x, Collect
   const ValueScope scope;
   at::Tensor wire;
   compare(operation, [&] {
-    check_collective(operation, x, what, size());
+    const auto why = x.defined() ? why_not_sent(x, what) : "the tensor is undefined.";
+    if (!why.empty()) throw ArgumentError(operation + ": " + why);
+    if (const auto* root = std::get_if<int>(&what)) check_root(operation, *root);
     if (size() > 1) wire = to_wire(x, what, /*through_host=*/!by_nccl(x));
     return Call{operation + ' ' + text_of(what) + ' ' + dtype_and_shape(x) +
                 (by_nccl(x) ? " by NCCL" : " by Gloo")};
   });
   if (size() > 1) send(operation, wire, x, what);
+}
+
+void GroupState::check_root(const std::string& operation, int root) const {
+  if (root >= 0 && root < size()) return;
+  throw ArgumentError(c10::str(operation, ": there is no rank ", root, " in a group of ", size(),
+                               "; the root is one of 0 to ", size() - 1, '.'));
 }
 
 bool GroupState::compare(const std::string& operation, const std::function<Call()>& prepare) {
@@ -125,14 +133,11 @@ void GroupState::throw_differences(const std::string& operation, const std::stri
                differences_between(networks, " on rank ", "missing or frozen"));
 }
 
-void GroupState::take_part(const std::string& operation, const std::function<void()>& work) {
-  if (size() == 1) return;
-  try {
-    work();
-  } catch (const std::exception& error) {
-    if (failure.empty()) leave(failure_text(operation, error_cause(error)));
-    throw;
-  }
+void GroupState::take_part(const std::string& operation, const std::function<void()>& work) try {
+  if (size() != 1) work();
+} catch (const std::exception& error) {
+  if (failure.empty()) leave(failure_text(operation, error_cause(error)));
+  throw;
 }
 
 void GroupState::send(const std::string& operation, const at::Tensor& wire, const at::Tensor& x,
@@ -147,8 +152,7 @@ void GroupState::send(const std::string& operation, const at::Tensor& wire, cons
   x.unsafeGetTensorImpl()->bump_version();  // autograd does not see what c10d writes
 }
 
-c10::intrusive_ptr<c10d::Work> GroupState::begin(
-    const std::string& operation, const std::function<c10::intrusive_ptr<c10d::Work>()>& work) {
+Work GroupState::begin(const std::string& operation, const std::function<Work()>& work) {
   throw_if_lost(operation);
   const AllowTransfers certain;  // Gloo takes a GPU's tensors through host memory
   try {
@@ -158,8 +162,7 @@ c10::intrusive_ptr<c10d::Work> GroupState::begin(
   }
 }
 
-void GroupState::finish(const std::string& operation, const c10::intrusive_ptr<c10d::Work>& work,
-                        bool on_nccl) {
+void GroupState::finish(const std::string& operation, const Work& work, bool on_nccl) {
   constexpr std::chrono::seconds k_grace(5);  // Gloo's own error at the time-out says more
   try {
     // Between polls of NCCL LibTorch sleeps longer than a small message takes.

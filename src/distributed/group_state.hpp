@@ -15,6 +15,7 @@
 namespace use_gpu::detail {
 
 using Backend = c10::intrusive_ptr<c10d::Backend>;
+using Work = c10::intrusive_ptr<c10d::Work>;
 
 /// What the ranks compare before they send anything else.
 struct Call {
@@ -47,6 +48,9 @@ class GroupState : public Membership {
   /// A whole call: x is checked, the calls are compared, x is sent. What Communicator says of it.
   void call(const std::string& operation, const at::Tensor& x, Collective what);
 
+  /// ArgumentError, which begins with the operation, if the group does not have this root.
+  void check_root(const std::string& operation, int root) const;
+
   /// The first message of every call, small and always of the same size: with different sizes Gloo
   /// ends the process, with different dtypes values are wrong. The ranks compare what `prepare`
   /// returns; the result is whether all made the same choice. What `prepare` throws is thrown here
@@ -77,11 +81,9 @@ class GroupState : public Membership {
   void throw_if_lost(const std::string& operation) const;
 
   /// The work that `work` starts. If it cannot, the rank leaves, with a CommunicatorError.
-  c10::intrusive_ptr<c10d::Work> begin(const std::string& operation,
-                                       const std::function<c10::intrusive_ptr<c10d::Work>()>& work);
+  Work begin(const std::string& operation, const std::function<Work()>& work);
   /// Returns when that is done. If it fails, or its time is over, the same.
-  void finish(const std::string& operation, const c10::intrusive_ptr<c10d::Work>& work,
-              bool on_nccl);
+  void finish(const std::string& operation, const Work& work, bool on_nccl);
   /// The same for another error.
   [[noreturn]] void lose(const std::string& operation, const std::exception& error);
 

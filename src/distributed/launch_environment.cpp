@@ -3,20 +3,14 @@
 
 #include <use_gpu/errors.hpp>
 
-#include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstdlib>
-#include <iterator>
 #include <limits>
 
 #include "gpu_info/message.hpp"
 
 namespace use_gpu::detail {
 namespace {
-
-constexpr std::array k_required = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR",
-                                   "MASTER_PORT"};
 
 constexpr const char* k_all = "RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT";
 
@@ -49,9 +43,8 @@ bool python_bool(const char* variable) {
 }  // namespace
 
 std::optional<LaunchEnvironment> read_launch_environment() {
-  std::vector<const char*> missing;
-  std::ranges::remove_copy_if(k_required, std::back_inserter(missing), is_set);
-  if (missing.size() == k_required.size()) return std::nullopt;
+  std::vector missing{"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"};
+  if (std::erase_if(missing, is_set) == 0) return std::nullopt;
   if (!missing.empty()) {
     throw ArgumentError(c10::str("Communicator::join: ", c10::Join(", ", missing),
                                  " missing in the environment, but others of ", k_all,

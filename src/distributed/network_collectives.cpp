@@ -22,7 +22,7 @@ using detail::Collective;
 // on one rank alone. Of devices only matters whether each is the group's own, and which tensors share
 // one. ParameterError if a tensor cannot be sent.
 detail::Call call_for(const std::string& function, const detail::NamedTensors& all, Collective what,
-                      c10::Device own) {
+                      c10::Device own, const std::string& choice = {}) {
   std::unordered_map<c10::Device, std::string> devices;
   auto facts = detail::facts_of(all);
   for (auto& [name, fact] : facts) {
@@ -39,20 +39,19 @@ detail::Call call_for(const std::string& function, const detail::NamedTensors& a
     if (!same_device(sent.device(), own))
       fact += " not on group.device(), but with " + on_its_device;
   }
-  return {function + ' ' + detail::text_of(what), std::move(facts)};
+  return {function + ' ' + detail::text_of(what), std::move(facts), choice};
 }
 
 // The gradients that some rank has; zeros where this one has none.
-std::vector<at::Tensor> gradients_to_send(const detail::NamedTensors& all,
-                                          const std::vector<std::string>& names,
+std::vector<at::Tensor> gradients_to_send(const std::vector<at::Tensor>& parameters,
                                           const std::string& has_gradient) {
   std::vector<at::Tensor> gradients;
-  for (std::size_t i = 0; i < names.size(); ++i) {
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
     if (has_gradient[i] == '0') continue;
-    auto& gradient = all.at(names[i]).mutable_grad();
+    auto& gradient = parameters[i].mutable_grad();
     if (!gradient.defined()) {
       const detail::NewTensorScope scope;  // so that backward can add to it
-      gradient = at::zeros_like(all.at(names[i]));
+      gradient = at::zeros_like(parameters[i]);
     }
     gradients.push_back(gradient);
   }
@@ -81,8 +80,7 @@ void broadcast_parameters(ModuleRef net, Communicator& group, int root) {
     all = detail::named_tensors_of(net.get());
     return call_for("broadcast_parameters", all, root, state.device);
   });
-  if (const auto trouble = detail::trouble_with_root(root, state.size()); !trouble.empty())
-    throw ArgumentError("broadcast_parameters: " + trouble);
+  state.check_root("broadcast_parameters", root);
   state.take_part("broadcast_parameters", [&] {
     const detail::ValueScope scope;
     exchange(state, "broadcast_parameters", detail::distinct_tensors(all), root);
@@ -94,14 +92,12 @@ void broadcast_parameters(ModuleRef net, Communicator& group, int root) {
 
 void average_gradients(ModuleRef net, Communicator& group) {
   const auto all = detail::trainable_parameters_of(net.get());
-  const auto names = detail::distinct_names(all);
+  const auto parameters = detail::distinct_tensors(all);
   std::string has_gradient;
-  for (const auto& name : names) has_gradient += all.at(name).grad().defined() ? '1' : '0';
+  for (const auto& x : parameters) has_gradient += x.grad().defined() ? '1' : '0';
   auto& state = *group.state_;
   const bool same = state.compare("average_gradients", [&] {
-    auto call = call_for("average_gradients", all, ReduceOp::mean, state.device);
-    call.choice = has_gradient;
-    return call;
+    return call_for("average_gradients", all, ReduceOp::mean, state.device, has_gradient);
   });
   state.take_part("average_gradients", [&] {
     const detail::ValueScope scope;
@@ -111,7 +107,7 @@ void average_gradients(ModuleRef net, Communicator& group) {
       state.send("average_gradients", any, any, ReduceOp::max);
       has_gradient.assign(static_cast<const char*>(any.const_data_ptr()), has_gradient.size());
     }
-    exchange(state, "average_gradients", gradients_to_send(all, names, has_gradient),
+    exchange(state, "average_gradients", gradients_to_send(parameters, has_gradient),
              ReduceOp::mean);
   });
 }

@@ -22,19 +22,16 @@ class ReducerBackend final : public c10d::Backend {
   [[nodiscard]] const std::string getBackendName() const override {
     return is_nccl_ ? "nccl" : "gloo";
   }
-  c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& x,
-                                           const c10d::AllreduceOptions& options) override {
+  Work allreduce(std::vector<at::Tensor>& x, const c10d::AllreduceOptions& options) override {
     return run([&](c10d::Backend& backend) { return backend.allreduce(x, options); });
   }
-  c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>& x,
-                                           const c10d::BroadcastOptions& options) override {
+  Work broadcast(std::vector<at::Tensor>& x, const c10d::BroadcastOptions& options) override {
     std::vector<at::Tensor> bytes{x.at(0).view(at::kByte)};  // both have few dtypes
     return run([&](c10d::Backend& backend) { return backend.broadcast(bytes, options); });
   }
 
  private:
-  template <class Start>
-  c10::intrusive_ptr<c10d::Work> run(const Start& start) {
+  Work run(const auto& start) {
     const auto work = group_.begin(
         k_operation, [&] { return start(is_nccl_ ? *group_.watched_nccl : *group_.gloo); });
     if (!is_nccl_) group_.finish(k_operation, work, /*on_nccl=*/false);
@@ -74,7 +71,7 @@ class GlooAverages final : public c10d::CommHookInterface {
 
  private:
   GroupState& group_;
-  std::map<std::int64_t, std::pair<c10::intrusive_ptr<c10d::Work>, at::Tensor>> started_;
+  std::map<std::int64_t, std::pair<Work, at::Tensor>> started_;
 };
 
 }  // namespace

@@ -95,16 +95,6 @@ std::string local_address(const LaunchEnvironment& launch, Clock::time_point dea
   return text.data();
 }
 
-// Rank 0 serves the store, if torchrun does not, at MASTER_ADDR alone: LibTorch's own socket would
-// listen on every interface.
-Store open_store(const LaunchEnvironment& launch, std::chrono::milliseconds timeout,
-                 Clock::time_point deadline) {
-  c10d::TCPStoreOptions options{
-      .port = launch.port, .isServer = launch.serves(), .waitWorkers = false, .timeout = timeout};
-  if (launch.serves()) options.masterListenFd = socket_of(launch, /*listens=*/true, deadline);
-  return c10::make_intrusive<c10d::TCPStore>(launch.address, options);
-}
-
 bool has_mark_of(const Peers& peers, const Peer& self) {
   return std::ranges::find(peers, self.mark, &Peer::mark) != peers.end();
 }
@@ -202,10 +192,14 @@ Rendezvous meet_now(const LaunchEnvironment& launch, const std::string& gpu, boo
   const auto deadline = Clock::now() + timeout;
   std::random_device random;
   const auto mark = std::to_string(random()) + '-' + std::to_string(random());
-  // Whoever does not serve waits for the server first: LibTorch would too, but print a page per
-  // failed attempt.
+  c10d::TCPStoreOptions options{
+      .port = launch.port, .isServer = launch.serves(), .waitWorkers = false, .timeout = timeout};
+  // Rank 0 serves the store, if torchrun does not, at MASTER_ADDR alone: LibTorch's own socket would
+  // listen on every interface. Whoever does not serve waits for the server first: LibTorch would too,
+  // but print a page per failed attempt.
+  if (launch.serves()) options.masterListenFd = socket_of(launch, /*listens=*/true, deadline);
   auto address = launch.serves() ? "" : local_address(launch, deadline);
-  const auto store = open_store(launch, timeout, deadline);
+  const Store store = c10::make_intrusive<c10d::TCPStore>(launch.address, options);
   if (launch.serves()) address = local_address(launch, deadline);
   const Peer self{launch.rank, launch.size, address, gpu, needs_own_gpu, mark};
   auto [group, peers] = (self.rank == 0 ? lead : follow)(self, deadline, store);

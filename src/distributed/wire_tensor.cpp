@@ -5,9 +5,7 @@
 #include <ATen/ops/empty.h>
 #include <use_gpu/tensor.hpp>
 
-#include <algorithm>
 #include <array>
-#include <initializer_list>
 
 #include "core/module_tensors/parameter_differences.hpp"
 
@@ -19,14 +17,12 @@ std::optional<at::ScalarType> wire_dtype(at::ScalarType dtype, Collective what) 
   if (std::holds_alternative<int>(what)) return dtype;
   const bool averages = what == Collective(ReduceOp::mean);
   const bool compares = what == Collective(ReduceOp::min) || what == Collective(ReduceOp::max);
-  const auto is_any_of = [dtype](std::initializer_list<at::ScalarType> dtypes) {
-    return std::ranges::find(dtypes, dtype) != dtypes.end();
-  };
-  if (is_any_of({at::kFloat, at::kDouble})) return dtype;
+  const auto is_any_of = [dtype](auto... dtypes) { return ((dtype == dtypes) || ...); };
+  if (is_any_of(at::kFloat, at::kDouble)) return dtype;
   // So that they are rounded once, not at every rank.
-  if (is_any_of({at::kHalf, at::kBFloat16})) return at::kFloat;
-  if (is_any_of({at::kComplexFloat, at::kComplexDouble}) && !compares) return dtype;
-  if (is_any_of({at::kByte, at::kChar, at::kInt, at::kLong}) && !averages) return dtype;
+  if (is_any_of(at::kHalf, at::kBFloat16)) return at::kFloat;
+  if (is_any_of(at::kComplexFloat, at::kComplexDouble) && !compares) return dtype;
+  if (is_any_of(at::kByte, at::kChar, at::kInt, at::kLong) && !averages) return dtype;
   // Gloo lacks it; an int wraps to the same bits.
   if (dtype == at::kShort && !averages) return at::kInt;
   if (dtype == at::kBool && compares) return at::kByte;
@@ -39,12 +35,6 @@ std::string text_of(Collective what) {
   constexpr std::array k_names = {"sum", "mean", "min", "max"};
   if (const auto* root = std::get_if<int>(&what)) return "from " + std::to_string(*root);
   return k_names[static_cast<std::size_t>(std::get<ReduceOp>(what))];
-}
-
-std::string trouble_with_root(int root, int size) {
-  if (root >= 0 && root < size) return {};
-  return c10::str("there is no rank ", root, " in a group of ", size, "; the root is one of 0 to ",
-                  size - 1, '.');
 }
 
 std::string why_not_sent(const at::Tensor& x, Collective what) {
@@ -60,14 +50,6 @@ std::string why_not_sent(const at::Tensor& x, Collective what) {
               : " has an unsupported dtype: sum, min and max take float16, bfloat16, float32, "
                 "float64, uint8 and int8 to int64; sum also takes complex64 and complex128; min "
                 "and max also take bool.");
-}
-
-void check_collective(const std::string& operation, const at::Tensor& x, Collective what,
-                      int size) {
-  auto why = x.defined() ? why_not_sent(x, what) : "the tensor is undefined.";
-  if (const auto* root = std::get_if<int>(&what); root && why.empty())
-    why = trouble_with_root(*root, size);
-  if (!why.empty()) throw ArgumentError(operation + ": " + why);
 }
 
 at::Tensor to_wire(const at::Tensor& x, Collective what, bool through_host) {

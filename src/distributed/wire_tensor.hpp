@@ -16,15 +16,8 @@ using Collective = std::variant<ReduceOp, int>;
 /// "mean"; "from 1".
 [[nodiscard]] std::string text_of(Collective what);
 
-/// Why a group of that size cannot have this root; empty if it can.
-[[nodiscard]] std::string trouble_with_root(int root, int size);
-
 /// Why x's values cannot be sent for that; a sentence that begins with what x is. Empty if they can.
 [[nodiscard]] std::string why_not_sent(const at::Tensor& x, Collective what);
-
-/// ArgumentError, which begins with the operation, if x cannot be sent for that or cannot be written
-/// to, or if a group of that size does not have the root.
-void check_collective(const std::string& operation, const at::Tensor& x, Collective what, int size);
 
 /// x's values, contiguous, on x's device or on the host, in the dtype in which they are sent so. If x
 /// is all that already, in memory of LibTorch's, it is only detached, not copied.

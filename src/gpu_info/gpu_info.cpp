@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <use_gpu/gpu_info.hpp>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -42,11 +41,7 @@ void print(std::ostream& out, const char* format, const auto&... cells) {
 }
 
 // The driver's texts may have any byte. The table shows only ASCII, so that a byte is a column.
-std::string ascii(std::string text) {
-  std::ranges::replace_if(
-      text, [](char c) { return c < 0x20 || c > 0x7e; }, '?');
-  return text;
-}
+std::string ascii(const std::string& text) { return detail::printable(text, 0x7e); }
 
 std::string known(const std::string& text) { return text.empty() ? "N/A" : ascii(text); }
 
@@ -59,7 +54,12 @@ std::string mebibytes(const std::optional<std::uint64_t>& bytes) {
   return known(bytes, "MiB", std::uint64_t{1} << 20);
 }
 
-void print_cards(std::ostream& out, const GpuReport& report) {
+}  // namespace
+
+GpuReport query_gpus() { return detail::query_gpus_from("libnvidia-ml.so.1"); }
+
+std::ostream& operator<<(std::ostream& out, const GpuReport& report) {
+  if (report.gpus.empty()) return out << ascii(report.problem) << '\n';
   print(out, k_head, "Driver Version: " + known(report.driver_version),
         "CUDA Version: " + known(report.cuda_version));
   for (const GpuInfo& gpu : report.gpus) {
@@ -80,16 +80,7 @@ void print_cards(std::ostream& out, const GpuReport& report) {
     }
   }
   out << (none ? k_no_process : "") << k_end;
-}
-
-}  // namespace
-
-GpuReport query_gpus() { return detail::query_gpus_from("libnvidia-ml.so.1"); }
-
-std::ostream& operator<<(std::ostream& out, const GpuReport& report) {
-  if (!report.gpus.empty()) print_cards(out, report);
-  if (report.gpus.empty() || !report.problem.empty()) out << ascii(report.problem) << '\n';
-  return out;
+  return report.problem.empty() ? out : out << ascii(report.problem) << '\n';
 }
 
 }  // namespace use_gpu

@@ -58,9 +58,9 @@ std::string in_quotes(std::string_view text) {
   return '"' + shown + (text.size() > k_most ? "...\"" : "\"");
 }
 
-std::string printable(std::string text) {
-  const auto is_control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
-  std::replace_if(text.begin(), text.end(), is_control, '?');
+std::string printable(std::string text, unsigned char most) {
+  const auto is_hidden = [=](unsigned char c) { return c < 0x20 || c == 0x7f || c > most; };
+  std::replace_if(text.begin(), text.end(), is_hidden, '?');
   return text;
 }
 

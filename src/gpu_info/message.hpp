@@ -27,8 +27,8 @@ std::string fitted(std::string_view text);
 /// The text's first 40 bytes in double quotes, unprintable ones as \xNN.
 std::string in_quotes(std::string_view text);
 
-/// The text with "?" for each control character, to protect the terminal.
-std::string printable(std::string text);
+/// The text with "?" for each control character, to protect the terminal, and for each byte above `most`.
+std::string printable(std::string text, unsigned char most = 0xff);
 
 /// Ascending numbers in short: "0, 2 to 5". "none" for none.
 std::string number_ranges(const std::vector<int>& numbers);

@@ -134,8 +134,7 @@ std::string text_of(const auto& call, auto... arguments) {
 // What `call` makes of that value for these arguments; nothing if it fails.
 template <class Value>
 std::optional<Value> value_of(const auto& call, Value value, auto... arguments) {
-  if (call(arguments..., &value) != NVML_SUCCESS) return std::nullopt;
-  return value;
+  return call(arguments..., &value) == NVML_SUCCESS ? std::optional(value) : std::nullopt;
 }
 
 std::optional<double> watts_of(const auto& call) {

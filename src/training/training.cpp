@@ -76,6 +76,10 @@ struct Loading {
       : values(detail::read_tensor_file("load_training", file)),
         writes{detail::named_tensors_of(net), /*may_be_expanded=*/true} {
     for (auto& [name, x] : values) x = detail::aligned(x);
+    for (const auto& [name, x] : writes.known) {
+      const auto value = take("network." + name);
+      value.defined() ? writes.add(name, value) : writes.refuse(name + " is missing");
+    }
   }
 
   /// Whether there are values whose names start so.
@@ -88,13 +92,6 @@ struct Loading {
   at::Tensor take(const std::string& name) {
     const auto node = values.extract(name);
     return node.empty() ? at::Tensor() : node.mapped();
-  }
-
-  void take_network() {
-    for (const auto& [name, x] : writes.known) {
-      const auto value = take("network." + name);
-      value.defined() ? writes.add(name, value) : writes.refuse(name + " is missing");
-    }
   }
 
   /// Fields of a group's options, or of a state that belongs to p: its tensors have p's shape, or one
@@ -185,7 +182,6 @@ TrainingState load_training(ModuleRef net, Optimizer& optimizer,
   auto& groups = optimizer.param_groups();
   const detail::ValueScope scope;
   Loading loading(file, net.get());
-  loading.take_network();
   TrainingState state;
   if (loading.has("scaler.")) state.scaler.emplace();
   loading.take_fields("", fields_of(state));
@@ -194,8 +190,7 @@ TrainingState load_training(ModuleRef net, Optimizer& optimizer,
   (void)detail::from_value(loading.take("optimizer.kind"), saved_kind);
   const bool is_same_kind = saved_kind == kind.name;
   if (!is_same_kind)
-    loading.writes.refuse("the optimizer is " + std::string(kind.name) + ", in the file " +
-                          saved_kind);
+    loading.writes.refuse(c10::str("the optimizer is ", kind.name, ", in the file ", saved_kind));
   std::vector<std::unique_ptr<torch::optim::OptimizerOptions>> options;
   for (std::size_t i = 0; i < groups.size(); ++i) {
     std::string names;

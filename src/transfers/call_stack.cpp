@@ -8,14 +8,11 @@
 #include <torch/csrc/profiler/unwind/unwind.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstdlib>
 #include <filesystem>
-#include <initializer_list>
 #include <map>
 #include <mutex>
-#include <optional>
 #include <set>
 
 #include "gpu_info/message.hpp"
@@ -93,9 +90,8 @@ bool is_between(const Frame& frame) {
 // Whether the line is in a header of a library, whose function the compiler has put into the
 // program's function.
 bool is_in_header(const std::string& file) {
-  return std::ranges::any_of(
-      std::array{"/torch/include/", "/include/c++/", "/include/use_gpu/"},
-      [&](const char* folder) { return file.find(folder) != std::string::npos; });
+  return file.find("/torch/include/") != file.npos || file.find("/include/c++/") != file.npos ||
+         file.find("/include/use_gpu/") != file.npos;
 }
 
 using Frames = std::map<void*, Frame>;
@@ -140,13 +136,13 @@ std::string text_of(const Frame& frame) {
 }
 
 std::string first_name(const std::vector<void*>& calls, Frames& frames) {
-  std::optional<Frame> nameless;  // the first such; a caller in the same program says more
+  const Frame* nameless = nullptr;  // the first such; a caller in the same program says more
   for (void* const call : calls) {
     const Frame& frame = frames[call];
     if (frame.function.starts_with("torch::autograd::Engine"))
       return nameless ? text_of(*nameless) : "backward";
     if (is_between(frame)) continue;
-    if (!nameless && frame.function.empty()) nameless = frame;
+    if (!nameless && frame.function.empty()) nameless = &frame;
     if (nameless && frame.object != nameless->object) return text_of(*nameless);
     if (!frame.function.empty()) return text_of(frame);
   }
@@ -156,9 +152,8 @@ std::string first_name(const std::vector<void*>& calls, Frames& frames) {
 }  // namespace
 
 CallStack CallStack::here() {
-  std::array<void*, 256> calls{};
-  const int count = backtrace(calls.data(), 256);
-  CallStack stack{std::vector<void*>(calls.begin(), calls.begin() + count), {}};
+  CallStack stack{std::vector<void*>(256), {}};
+  stack.calls.resize(static_cast<std::size_t>(backtrace(stack.calls.data(), 256)));
   const auto step = torch::autograd::get_current_node();
   if (step && torch::autograd::AnomalyMode::is_enabled()) stack.forward = forward_calls(*step);
   return stack;

@@ -4,7 +4,6 @@
 // site, which reads symbols and debug information, happens later, when a ledger is read.
 #pragma once
 
-#include <compare>
 #include <string>
 #include <vector>
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <iterator>
 #include <ostream>
 #include <tuple>
 
@@ -18,20 +17,18 @@ TransferTally& TransferCounts::of(const CallStack& stack, TransferDirection kind
 
 std::vector<TransferSite> TransferCounts::sites() const {
   std::vector<const decltype(by_site_)::value_type*> tallies;  // named without the lock
-  {
-    const std::scoped_lock lock(mutex_);
-    for (const auto& each : by_site_) {  // one that is empty is under way, or it failed
-      if (!each.second.is_empty()) tallies.push_back(&each);
-    }
+  std::unique_lock lock(mutex_);
+  for (const auto& each : by_site_) {  // one that is empty is under way, or it failed
+    if (!each.second.is_empty()) tallies.push_back(&each);
   }
+  lock.unlock();
   std::vector<const CallStack*> stacks;
   for (const auto* const each : tallies) stacks.push_back(&each->first.first);
   std::map<std::pair<std::string, TransferDirection>, TransferSite> found;
   for (std::size_t i = 0; const auto& where : call_sites(stacks)) {
     const auto& [key, tally] = *tallies[i++];
     const auto kind = key.second;
-    TransferSite& site =
-        found.try_emplace({where, kind}, TransferSite{where, kind, 0, 0, 0}).first->second;
+    TransferSite& site = found.insert({{where, kind}, {where, kind, 0, 0, 0}}).first->second;
     site.copies += tally.copies;
     site.item_reads += tally.item_reads;
     site.bytes += tally.bytes;
@@ -68,8 +65,7 @@ std::ostream& operator<<(std::ostream& out, const TransferLedger& ledger) {
 std::ostream& operator<<(std::ostream& out, const std::vector<TransferSite>& sites) {
   constexpr std::size_t k_most_rows = 20;
   detail::TextTable table{{"call site", "transfer", "copies", "bytes", "item reads"}};
-  for (std::size_t i = 0; i < std::min(sites.size(), k_most_rows); ++i) {
-    const TransferSite& site = sites[i];
+  for (const auto& site : std::span(sites).first(std::min(sites.size(), k_most_rows))) {
     table.push_back({site.where, k_directions[static_cast<std::size_t>(site.direction)],
                      std::to_string(site.copies), std::to_string(site.bytes),
                      std::to_string(site.item_reads)});

@@ -36,9 +36,7 @@ std::size_t bytes_sent(const at::Tensor& target, const at::Tensor& source) {
 // Does a transfer, or what the innermost guard says instead, `describe` being what people read then.
 // `work` runs with the key off: nested operations are part of the transfer. Returns where it counts:
 // in the total of each ledger, and in the call site of those that want it.
-template <class Describe, class Work>
-c10::SmallVector<detail::TransferTally*, 4> transfer(TransferDirection kind,
-                                                     const Describe& describe, const Work& work) {
+auto transfer(TransferDirection kind, const auto& describe, const auto& work) {
   const auto index = static_cast<std::size_t>(kind);
   const auto state = detail::DispatchState::current();
   const auto wanted = state.policy[index];
@@ -60,8 +58,7 @@ c10::SmallVector<detail::TransferTally*, 4> transfer(TransferDirection kind,
 }
 
 // Does what reads that many values of x.
-template <class Work>
-void read(const std::string& operation, const at::Tensor& x, int values, const Work& work) {
+void read(const std::string& operation, const at::Tensor& x, int values, const auto& work) {
   const auto describe = [&] {
     return c10::str(
         operation, " reads from ", x.device(), " to cpu (",
@@ -164,10 +161,6 @@ void reading_operation(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
   read(name, self, reads, [&] { op.redispatchBoxed(below, stack); });
 }
 
-std::unique_ptr<detail::DispatchScope> scope_with(detail::ScopeSettings settings) {
-  return std::make_unique<detail::DispatchScope>(std::move(settings));
-}
-
 TORCH_LIBRARY_IMPL(aten, DeferredInit, library) {
   library.impl("copy_", TORCH_FN(copy_));
   library.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense));
@@ -186,7 +179,7 @@ TransferLedger::TransferLedger() : TransferLedger(LedgerOptions()) {}
 
 TransferLedger::TransferLedger(LedgerOptions options)
     : counts_(std::make_shared<detail::TransferCounts>(options)),
-      scope_(scope_with({.ledger = counts_})) {}
+      scope_(std::make_unique<detail::DispatchScope>(detail::ScopeSettings{.ledger = counts_})) {}
 
 TransferLedger::~TransferLedger() = default;
 
@@ -206,8 +199,8 @@ bool TransferLedger::empty() const {
 std::vector<TransferSite> TransferLedger::sites() const { return counts_->sites(); }
 
 TransferGuard::TransferGuard(TransferPolicy policy)
-    : scope_(scope_with({detail::Policy{policy.host_to_device, policy.device_to_host,
-                                        policy.device_to_device}})) {}
+    : scope_(std::make_unique<detail::DispatchScope>(detail::ScopeSettings{detail::Policy{
+          policy.host_to_device, policy.device_to_host, policy.device_to_device}})) {}
 TransferGuard::~TransferGuard() = default;
 
 }  // namespace use_gpu

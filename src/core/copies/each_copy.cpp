@@ -17,25 +17,17 @@ constexpr std::size_t k_worth_threads = std::size_t{1} << 20;
 
 // The widest integer that divides the size and the begin of both.
 at::ScalarType common_integer(const at::Tensor& a, const at::Tensor& b) {
-  const auto begin = [](const at::Tensor& x) {
-    return reinterpret_cast<std::uintptr_t>(x.const_data_ptr()) |
-           static_cast<std::uintptr_t>(begin_of(x));
-  };
-  return widest_integer(a.nbytes() | begin(a) | begin(b));
+  auto divisible = a.nbytes() | static_cast<std::uintptr_t>(begin_of(a) | begin_of(b));
+  for (const auto* x : {&a, &b}) divisible |= reinterpret_cast<std::uintptr_t>(x->const_data_ptr());
+  return widest_integer(divisible);
 }
 
 }  // namespace
 
-void Pairs::add(const at::Tensor& value, const at::Tensor& target) {
-  values.push_back(value);
-  targets.push_back(target);
-}
-
 Step each_copy(at::TensorList values, at::TensorList targets) {
   // LibTorch's _foreach_copy_ runs a kernel for each pair if their dtypes differ.
   std::map<at::ScalarType, Pairs> on_device;
-  Pairs on_host;
-  Pairs one_by_one;
+  Pairs on_host, one_by_one;
   for (std::size_t i = 0; i < targets.size(); ++i) {
     const auto& value = values[i];
     const auto& target = targets[i];

@@ -13,7 +13,10 @@ namespace use_gpu::detail {
 /// Values, and for each a target of its shape.
 struct Pairs {
   std::vector<at::Tensor> values = {}, targets = {};
-  void add(const at::Tensor& value, const at::Tensor& target);
+  void add(const at::Tensor& value, const at::Tensor& target) {
+    values.push_back(value);
+    targets.push_back(target);
+  }
 };
 
 /// Work that is prepared: it allocates nothing.

@@ -26,14 +26,11 @@ namespace use_gpu::detail {
 [[nodiscard]] std::string error_cause(const std::exception& error);
 
 /// While it lives, LibTorch's warnings on this thread go to the log, at debug.
-class QuietWarnings {
-  struct ToLog final : c10::WarningHandler {
-    void process(const c10::Warning& warning) override {
-      log_message(LogLevel::debug, warning.msg());
-    }
-  };
-  ToLog to_log_;
-  c10::WarningUtils::WarningHandlerGuard guard_{&to_log_};
+class QuietWarnings final : c10::WarningHandler {
+  void process(const c10::Warning& warning) override {
+    log_message(LogLevel::debug, warning.msg());
+  }
+  c10::WarningUtils::WarningHandlerGuard guard_{this};
 };
 
 }  // namespace use_gpu::detail

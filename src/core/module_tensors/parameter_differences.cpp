@@ -24,14 +24,12 @@ bool stay_equal(const at::Tensor& values, at::ScalarType dtype) {
   return (was_signed ? values : converted).min().item<std::int64_t>() >= 0;
 }
 
-bool can_convert(at::ScalarType from, at::ScalarType to) {
+bool can_convert(at::ScalarType from, at::ScalarType to) try {
   if (!c10::canCast(from, to)) return false;
-  try {
-    (void)at::empty({1}, at::TensorOptions(from).device(at::kCPU)).to(to);
-    return true;
-  } catch (const c10::Error&) {  // LibTorch lacks that conversion
-    return false;
-  }
+  (void)at::empty({1}, at::TensorOptions(from).device(at::kCPU)).to(to);
+  return true;
+} catch (const c10::Error&) {  // LibTorch lacks that conversion
+  return false;
 }
 
 }  // namespace
@@ -47,8 +45,7 @@ std::string trouble_with(const at::Tensor& x) {
 std::string difference(const at::Tensor& target, const at::Tensor& value, bool may_convert) {
   if (!value.defined()) return "was given an undefined tensor";
   for (const auto& x : {target, value}) {
-    const auto trouble = trouble_with(x);
-    if (!trouble.empty()) return "is " + trouble;
+    if (const auto trouble = trouble_with(x); !trouble.empty()) return "is " + trouble;
   }
   const auto from = value.scalar_type();
   const auto to = target.scalar_type();
@@ -85,12 +82,10 @@ Facts facts_of(const NamedTensors& all) {
   std::unordered_map<const at::TensorImpl*, std::string> first_names;
   Facts facts;
   for (const auto& [name, x] : all) {
-    if (!x.defined()) {
-      facts.emplace_back(name, "present");
-      continue;
-    }
+    auto& fact = facts.emplace_back(name, "present").second;
+    if (!x.defined()) continue;
     const auto& first = first_names.try_emplace(x.unsafeGetTensorImpl(), name).first->second;
-    facts.emplace_back(name, dtype_and_shape(x) + (first == name ? "" : " tied to " + first));
+    fact = dtype_and_shape(x) + (first == name ? "" : " tied to " + first);
   }
   return facts;
 }

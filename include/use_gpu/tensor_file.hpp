@@ -29,11 +29,11 @@ namespace USE_GPU_EXPORT use_gpu {
 /// device. A file whose name ends in ".json" is the index of a sharded model: its "weight_map" says
 /// which tensors to take from which file in its folder.
 ///
-/// The files are mapped, not read into memory first, so no other program may truncate one
-/// meanwhile. Small tensors travel together, and all need at most 32 MB of pinned host memory. A
-/// checksum that does not fit is an error in a file of this library, and a warning in another file:
-/// Python programs copy the metadata to files with other values. On the device "meta" the tensors
-/// have dtypes and shapes only; the files are checked all the same.
+/// Each value is read once: into its tensor, or for a GPU into a block of 8 MB of pinned host memory,
+/// from where it travels, together with others. A checksum that does not fit is an error in a file of
+/// this library, and a warning in another file: Python programs copy the metadata to files with other
+/// values. On the device "meta" the tensors have dtypes and shapes only; the files are checked all the
+/// same. No other program may truncate a file meanwhile.
 ///
 /// Waits: for the device.
 ///

@@ -35,21 +35,40 @@ void write_all(int fd, std::span<const std::byte> bytes) {
 
 }  // namespace
 
+void MappedFile::read(std::span<const std::byte> some, std::byte* into,
+                      const std::function<void(std::span<const std::byte>)>& see) const {
+  constexpr std::size_t k_cached_bytes = std::size_t{256} << 10;
+  while (!some.empty()) {
+    const auto got =
+        ::pread(*fd, into, std::min(some.size(), k_cached_bytes), some.data() - bytes.data());
+    throw_unless(got >= 0 || errno == EINTR, "reading it");
+    if (got == 0) throw std::runtime_error("it was cut off while it was read");
+    if (got < 0) continue;
+    see({into, static_cast<std::size_t>(got)});
+    some = some.subspan(static_cast<std::size_t>(got));
+    into += got;
+  }
+}
+
 MappedFile map_file(const fs::path& file, bool may_be_written) {
   // O_NONBLOCK: opening a pipe must not wait for a writer.
-  const int fd = ::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-  throw_unless(fd >= 0, "opening it");
-  const auto closing = c10::make_scope_exit([=] { ::close(fd); });
+  const std::shared_ptr<const int> fd(
+      new int(::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)), [](const int* opened) {
+        ::close(*opened);
+        delete opened;
+      });
+  throw_unless(*fd >= 0, "opening it");
   struct stat status {};
-  throw_unless(::fstat(fd, &status) == 0, "reading its size");
+  throw_unless(::fstat(*fd, &status) == 0, "reading its size");
   if (!S_ISREG(status.st_mode)) throw std::runtime_error(k_not_regular);
   const auto size = static_cast<std::size_t>(status.st_size);
   if (size == 0) return {};  // cannot be mapped
   const int access = may_be_written ? PROT_READ | PROT_WRITE : PROT_READ;
-  void* const memory = ::mmap(nullptr, size, access, MAP_PRIVATE | MAP_NORESERVE, fd, 0);
+  void* const memory = ::mmap(nullptr, size, access, MAP_PRIVATE | MAP_NORESERVE, *fd, 0);
   throw_unless(memory != MAP_FAILED, "mapping it");
   return {{static_cast<const std::byte*>(memory), size},
-          {memory, [size](void* mapped) { ::munmap(mapped, size); }}};
+          {memory, [size](void* mapped) { ::munmap(mapped, size); }},
+          fd};
 }
 
 void write_atomically(const fs::path& file, std::span<const std::span<const std::byte>> parts) {

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -15,6 +16,12 @@ namespace use_gpu::detail {
 struct MappedFile {
   std::span<const std::byte> bytes;
   std::shared_ptr<void> memory;
+  std::shared_ptr<const int> fd = {};  // the file, open
+
+  /// Reads some of the bytes into `into`: in a third of the time that their first use as memory takes.
+  /// `see` is given each piece while it is in the processor's cache. std::runtime_error if that fails.
+  void read(std::span<const std::byte> some, std::byte* into,
+            const std::function<void(std::span<const std::byte>)>& see) const;
 };
 
 /// std::runtime_error if it cannot be opened, or is not a regular file.

@@ -43,10 +43,9 @@ LoadReport load_parameters(ModuleRef net, const fs::path& file, const LoadOption
     const auto& target = found->second;
     auto value = values.at(stored);
     // Of a value that is not converted bulk_copy needs no more than its bytes.
-    const bool is_copied_as_bytes = detail::trouble_with(target).empty() &&
-                                    value.sizes() == target.sizes() &&
-                                    detail::are_alike(value, target);
-    if (!is_copied_as_bytes) value = detail::aligned(value);
+    if (!detail::trouble_with(target).empty() || value.sizes() != target.sizes() ||
+        !detail::are_alike(value, target))
+      value = detail::aligned(value);
     pending.add(name, value, options.convert_dtype);
     report.loaded.push_back(name);
     if (value.scalar_type() != target.scalar_type()) report.converted.push_back(name);

@@ -8,6 +8,8 @@
 #include <bit>
 #include <cstring>
 #include <filesystem>
+#include <memory>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <tuple>
@@ -35,8 +37,9 @@ constexpr std::string_view k_own_end = "        ";
 
 [[noreturn]] void fail(const std::string& what) { throw std::runtime_error(what); }
 
-// How wide an element is.
-std::uint64_t bits_of(std::string_view dtype) {
+// The size of a tensor; of one without a shape, that of an element. That of an empty one must be
+// multiplied without overflow too, as LibTorch does it.
+std::uint64_t bits_of(std::string_view dtype, const JsonNumbers& shape = {}) {
   static constexpr std::array<std::pair<std::uint64_t, std::string_view>, 22> k_dtypes{{
       {32, "F32"},    {16, "BF16"},   {16, "F16"},        {64, "I64"},        {64, "F64"},
       {32, "I32"},    {8, "U8"},      {8, "BOOL"},        {8, "I8"},          {16, "I16"},
@@ -44,22 +47,9 @@ std::uint64_t bits_of(std::string_view dtype) {
       {8, "F8_E5M2"}, {8, "F8_E8M0"}, {8, "F8_E4M3FNUZ"}, {8, "F8_E5M2FNUZ"}, {6, "F6_E2M3"},
       {6, "F6_E3M2"}, {4, "F4"},
   }};
-  for (const auto& [bits, name] : k_dtypes) {
-    if (name == dtype) return bits;
-  }
-  fail("dtype " + in_quotes(dtype) + " is not one of the format's");
-}
-
-std::string checksum(Bytes data) {
-  XXH64_canonical_t bytes;  // the most significant first
-  XXH64_canonicalFromHash(&bytes, XXH3_64bits(data.data(), data.size()));
-  return hex(std::as_bytes(std::span(bytes.digest)));
-}
-
-// The size of a tensor. That of an empty one must be multiplied without overflow too, as LibTorch
-// does it.
-std::uint64_t bits_of(std::string_view dtype, const JsonNumbers& shape) {
-  std::uint64_t bits = bits_of(dtype);
+  const auto found = std::ranges::find(k_dtypes, dtype, &decltype(k_dtypes)::value_type::second);
+  if (found == k_dtypes.end()) fail("dtype " + in_quotes(dtype) + " is not one of the format's");
+  auto bits = found->first;
   for (const auto size : shape) {
     if (__builtin_mul_overflow(bits, std::max<std::uint64_t>(size, 1), &bits) || bits > INT64_MAX)
       fail("its shape is too large");
@@ -67,8 +57,14 @@ std::uint64_t bits_of(std::string_view dtype, const JsonNumbers& shape) {
   return std::ranges::count(shape, 0U) > 0 ? 0 : bits;
 }
 
+std::string checksum_text(XXH64_hash_t checksum) {
+  XXH64_canonical_t bytes;  // the most significant first
+  XXH64_canonicalFromHash(&bytes, checksum);
+  return hex(std::as_bytes(std::span(bytes.digest)));
+}
+
 // The tensor of an entry of the header. `data` is what follows the header.
-StoredTensor tensor_of(const std::string& name, JsonMembers& entry, Bytes data, Checked checked) {
+StoredTensor tensor_of(const std::string& name, JsonMembers& entry, Bytes data) try {
   // Where it is no object, or lacks one of these, the part is nothing.
   auto& parts = entry ? *entry : entry.emplace();
   const auto* const dtype = std::get_if<std::string>(&parts["dtype"]);
@@ -83,12 +79,9 @@ StoredTensor tensor_of(const std::string& name, JsonMembers& entry, Bytes data, 
   if (offsets->back() > data.size()) fail("its data is past the end: was the file cut off?");
   if (bits_of(*dtype, *shape) != 8 * size)
     fail("its dtype and shape do not give the number of bytes of its data_offsets");
-  const auto bytes = data.subspan(offsets->front(), size);
-  // Any byte but 0 and 1 in a bool is undefined behaviour.
-  if (checked == Checked::all && *dtype == "BOOL" &&
-      std::ranges::any_of(bytes, [](std::byte b) { return b > std::byte{1}; }))
-    fail("it is BOOL and has a byte that is neither 0 nor 1");
-  return {name, *dtype, {shape->begin(), shape->end()}, bytes};
+  return {name, *dtype, {shape->begin(), shape->end()}, data.subspan(offsets->front(), size)};
+} catch (const std::runtime_error& error) {
+  fail(in_quotes(name) + ": " + error.what());
 }
 
 // Sorts the tensors by their data, which must follow each other without holes up to the end.
@@ -104,42 +97,49 @@ void sort_by_data(std::vector<StoredTensor>& tensors, Bytes data) {
   if (end != data.data() + data.size()) fail("it has data that belongs to no tensor");
 }
 
-// Why the checksums do not fit; empty if they do: every tensor has one, and no other name has one,
-// or there are none at all.
+// Reads and checks all values. Why the checksums do not fit; empty if they do: every tensor has one, and
+// no other name has one, or there are none at all.
 std::string checksum_doubt(std::map<std::string, JsonValue> metadata,
-                           const std::vector<StoredTensor>& tensors) {
+                           const std::vector<StoredTensor>& tensors, const ReadValues& read) {
   std::erase_if(metadata, [](const auto& item) { return !item.first.starts_with(k_checksum); });
-  if (metadata.empty()) return {};
+  const bool has_checksums = !metadata.empty();
+  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(),
+                                                                       &XXH3_freeState);
+  if (!state) throw std::bad_alloc();
+  std::string doubt;
   for (const auto& x : tensors) {
-    const auto found = metadata.extract(k_checksum + x.name);
-    if (!found) return in_quotes(x.name) + " has no checksum, but others have";
-    if (found.mapped() != JsonValue(checksum(x.data)))
-      return in_quotes(x.name) +
-             " is damaged, or was changed by a program that kept the old checksums (the metadata "
-             "xxh3:*): they do not match";
+    XXH3_64bits_reset(state.get());
+    read(x, [&](Bytes piece) {
+      // Any byte but 0 and 1 in a bool is undefined behaviour.
+      if (x.dtype == "BOOL" &&
+          std::ranges::any_of(piece, [](std::byte b) { return b > std::byte{1}; }))
+        fail(in_quotes(x.name) + ": it is BOOL and has a byte that is neither 0 nor 1");
+      if (has_checksums) XXH3_64bits_update(state.get(), piece.data(), piece.size());
+    });
+    const auto stored = metadata.extract(k_checksum + x.name);
+    if (!has_checksums || !doubt.empty()) continue;
+    if (!stored) {
+      doubt = in_quotes(x.name) + " has no checksum, but others have";
+    } else if (stored.mapped() != JsonValue(checksum_text(XXH3_64bits_digest(state.get())))) {
+      doubt = in_quotes(x.name) +
+              " is damaged, or was changed by a program that kept the old checksums (the metadata "
+              "xxh3:*): they do not match";
+    }
   }
-  return metadata.empty() ? "" : "it has a checksum of a tensor that is not there";
+  if (doubt.empty() && !metadata.empty()) return "it has a checksum of a tensor that is not there";
+  return doubt;
 }
 
-std::string json_text(const std::string& name) {
+std::string json_text(const std::string& name) try {
   if (name == k_metadata) fail("the format reserves the name __metadata__");
-  try {
-    return json(name).dump();
-  } catch (const json::exception&) {
-    fail("the name " + in_quotes(name) + " is not UTF-8, as the format needs");
-  }
-}
-
-// By its name alone: a file there may well be a link to another folder, as in download caches.
-bool is_in_folder(const std::string& file) {
-  const std::filesystem::path path(file);
-  return !file.empty() && file.find('\0') == file.npos && path.is_relative() &&
-         std::find(path.begin(), path.end(), "..") == path.end();
+  return json(name).dump();
+} catch (const json::exception&) {
+  fail("the name " + in_quotes(name) + " is not UTF-8, as the format needs");
 }
 
 }  // namespace
 
-ParsedSafetensors parse_safetensors(Bytes file, Checked checked) {
+ParsedSafetensors parse_safetensors(Bytes file, const ReadValues& read) {
   std::uint64_t length = 0;
   if (file.size() < k_length_bytes) fail("it is too short for a safetensors file");
   std::memcpy(&length, file.data(), k_length_bytes);
@@ -159,16 +159,10 @@ ParsedSafetensors parse_safetensors(Bytes file, Checked checked) {
       fail("its metadata has a value that is not a string");
   }
   std::vector<StoredTensor> tensors;
-  for (auto& [name, entry] : entries) {
-    try {
-      tensors.push_back(tensor_of(name, entry, data, checked));
-    } catch (const std::runtime_error& error) {
-      fail(in_quotes(name) + ": " + error.what());
-    }
-  }
+  for (auto& [name, entry] : entries) tensors.push_back(tensor_of(name, entry, data));
   sort_by_data(tensors, data);
-  if (checked == Checked::header) return {std::move(tensors), ""};
-  auto doubt = checksum_doubt(std::move(*metadata), tensors);
+  if (!read) return {std::move(tensors), ""};
+  auto doubt = checksum_doubt(std::move(*metadata), tensors, read);
   if (!doubt.empty() && header.ends_with(k_own_end)) fail(doubt);
   return {std::move(tensors), std::move(doubt)};
 }
@@ -190,7 +184,8 @@ SafetensorsParts make_safetensors(std::vector<StoredTensor> tensors) {
     const auto begin = std::exchange(end, end + x.data.size());
     entries += ',' + name + R"(:{"dtype":")" + x.dtype + R"(","shape":[)" + shape +
                R"(],"data_offsets":[)" + std::to_string(begin) + ',' + std::to_string(end) + "]}";
-    metadata += ",\"" + (k_checksum + name.substr(1)) + ":\"" + checksum(x.data) + '"';
+    metadata += ",\"" + (k_checksum + name.substr(1)) + ":\"" +
+                checksum_text(XXH3_64bits(x.data.data(), x.data.size())) + '"';
     parts.data.push_back(x.data);
   }
   parts.header = metadata + '}' + entries + '}';
@@ -213,7 +208,10 @@ ShardedIndex parse_sharded_index(std::string_view text) {
   for (const auto& [name, value] : *map) {
     const auto* const file = std::get_if<std::string>(&value);
     if (file == nullptr) fail("its weight_map has no file name for " + in_quotes(name));
-    if (!is_in_folder(*file))
+    // By its name alone: a file there may well be a link to another folder, as in download caches.
+    const std::filesystem::path path(*file);
+    if (file->empty() || file->find('\0') != file->npos || path.is_absolute() ||
+        std::find(path.begin(), path.end(), "..") != path.end())
       fail(in_quotes(name) + " is in " + in_quotes(*file) + ", which is not in the index's folder");
     index[*file].insert(name);
   }

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <span>
@@ -31,14 +32,20 @@ struct ParsedSafetensors {
   std::string doubt;  // why checksums of another program's file do not fit, or empty
 };
 
-/// What is checked of a file: all, or its header alone, without a look at the values.
-enum class Checked { all, header };
+/// Checks values of a tensor, one piece after the other.
+using CheckPiece = std::function<void(std::span<const std::byte> piece)>;
 
-/// Checks everything first, also checksums if present. std::runtime_error, with the reason, if a
-/// check fails; but a checksum that does not fit is only a doubt where the header is not laid out
-/// as make_safetensors does it: Python programs copy the metadata to files with other values.
+/// Reads the values of a tensor, and gives all of them to `check`.
+using ReadValues = std::function<void(const StoredTensor& x, const CheckPiece& check)>;
+
+inline void read_in_place(const StoredTensor& x, const CheckPiece& check) { check(x.data); }
+
+/// Checks the header, then each tensor's values as they are read, in the order of their data, also by
+/// checksums if present; without `read` the header alone. std::runtime_error, with the reason, if a check
+/// fails; but a checksum that does not fit is only a doubt where the header is not laid out as
+/// make_safetensors does it: Python programs copy the metadata to files with other values.
 [[nodiscard]] ParsedSafetensors parse_safetensors(std::span<const std::byte> file,
-                                                  Checked checked = Checked::all);
+                                                  const ReadValues& read = read_in_place);
 
 /// The parts of which a file consists: `header`, with its length in front, then each of `data`.
 struct SafetensorsParts {

@@ -3,12 +3,15 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
-#include "core/copies/bulk_copy.hpp"
+#include "core/copies/each_copy.hpp"
+#include "core/copies/flat_buffers.hpp"
 #include "core/copies/value_scope.hpp"
 #include "core/device_check.hpp"
 #include "core/messages/log_message.hpp"
@@ -22,26 +25,13 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::array<std::pair<const char*, at::ScalarType>, 20> k_dtypes{{
-    {"BOOL", at::kBool},
-    {"F4", at::kFloat4_e2m1fn_x2},
-    {"U8", at::kByte},
-    {"I8", at::kChar},
-    {"F8_E5M2", at::kFloat8_e5m2},
-    {"F8_E4M3", at::kFloat8_e4m3fn},
-    {"F8_E8M0", at::kFloat8_e8m0fnu},
-    {"F8_E4M3FNUZ", at::kFloat8_e4m3fnuz},
-    {"F8_E5M2FNUZ", at::kFloat8_e5m2fnuz},
-    {"I16", at::kShort},
-    {"U16", at::kUInt16},
-    {"F16", at::kHalf},
-    {"BF16", at::kBFloat16},
-    {"I32", at::kInt},
-    {"U32", at::kUInt32},
-    {"F32", at::kFloat},
-    {"C64", at::kComplexFloat},
-    {"F64", at::kDouble},
-    {"I64", at::kLong},
-    {"U64", at::kUInt64},
+    {"BOOL", at::kBool},  {"F16", at::kHalf},         {"F4", at::kFloat4_e2m1fn_x2},
+    {"U8", at::kByte},    {"BF16", at::kBFloat16},    {"F8_E5M2", at::kFloat8_e5m2},
+    {"I8", at::kChar},    {"F32", at::kFloat},        {"F8_E4M3", at::kFloat8_e4m3fn},
+    {"I16", at::kShort},  {"F64", at::kDouble},       {"F8_E8M0", at::kFloat8_e8m0fnu},
+    {"U16", at::kUInt16}, {"C64", at::kComplexFloat}, {"F8_E4M3FNUZ", at::kFloat8_e4m3fnuz},
+    {"I32", at::kInt},    {"I64", at::kLong},         {"F8_E5M2FNUZ", at::kFloat8_e5m2fnuz},
+    {"U32", at::kUInt32}, {"U64", at::kUInt64},
 }};
 
 // LibTorch counts the bytes of its packed type, each with two numbers; the format counts the
@@ -74,8 +64,7 @@ at::Tensor to_tensor(const StoredTensor& stored, const std::shared_ptr<void>& ow
     if (is_packed(dtype)) shape.back() /= 2;
     // from_blob takes a non-const pointer.
     auto* data = const_cast<std::byte*>(stored.data.data());
-    return at::from_blob(
-        data, shape, [owner](void*) {}, dtype);
+    return at::for_blob(data, shape).deleter([owner](void*) {}).options(dtype).make_tensor();
   }
   throw std::runtime_error(stored.name + " is " + stored.dtype + ", which LibTorch does not have");
 }
@@ -87,37 +76,95 @@ std::string file_text(const char* function, const fs::path& file, const std::str
 }
 
 // What `work` gives; its std::runtime_error becomes a FileError with function and file.
-template <class Work>
-auto about(const char* function, const fs::path& file, const Work& work) {
-  try {
-    return work();
-  } catch (const std::runtime_error& error) {
-    throw FileError(file_text(function, file, error.what()), file);
-  }
+auto about(const char* function, const fs::path& file, const auto& work) try {
+  return work();
+} catch (const std::runtime_error& error) {
+  throw FileError(file_text(function, file, error.what()), file);
 }
 
 bool is_index(const fs::path& file) { return file.string().ends_with(".json"); }
 
-// A file's tensors; logs a warning where its checksums are in doubt.
-NamedTensors tensors_in(const char* function, const fs::path& file, Checked checked) {
+// Sends a file's bytes to tensors on a GPU: each is read once, into a block of memory, which is pinned for
+// CUDA. A block travels as a whole, and is taken apart on the GPU by few kernels if it is of several.
+class Upload {
+ public:
+  Upload(c10::Device gpu, const MappedFile& file) : file_(file) {
+    constexpr std::size_t k_most_bytes = std::size_t{8} << 20;
+    const auto size = static_cast<std::int64_t>(std::min(file.bytes.size(), k_most_bytes));
+    block_ = at::empty({size}, at::TensorOptions(at::kByte).pinned_memory(gpu.is_cuda()));
+    arrived_ = at::empty({size}, at::device(gpu).dtype(at::kByte));
+  }
+
+  /// Fills the target, which is contiguous, at the latest when the last block is sent.
+  void send(std::span<const std::byte> bytes, const at::Tensor& target, const CheckPiece& check) {
+    for (std::int64_t begin = 0; begin < std::ssize(bytes);) {
+      const auto size = std::min(std::ssize(bytes) - begin, block_.numel() - filled_);
+      file_.read({bytes.begin() + begin, bytes.begin() + begin + size},
+                 static_cast<std::byte*>(block_.mutable_data_ptr()) + filled_, check);
+      parts_.add(memory_view(arrived_, filled_, at::kByte, {size}, {1}),
+                 memory_view(target, begin, at::kByte, {size}, {1}));
+      begin += size;
+      filled_ += size;
+      if (filled_ == block_.numel()) send_block();
+    }
+  }
+
+  void send_block() {
+    const auto values = block_.narrow(0, 0, filled_);
+    if (parts_.targets.size() == 1) {
+      parts_.targets.front().copy_(values);
+    } else {
+      arrived_.narrow(0, 0, filled_).copy_(values);
+      each_copy(parts_.values, parts_.targets)();
+    }
+    parts_ = {};
+    filled_ = 0;
+  }
+
+ private:
+  const MappedFile& file_;
+  at::Tensor block_;
+  at::Tensor arrived_;  // a block, on the GPU
+  Pairs parts_;         // of it, and of the targets
+  std::int64_t filled_ = 0;
+};
+
+// A file's tensors; those that are not wanted stay in its memory. Logs a warning where its checksums
+// are in doubt.
+NamedTensors tensors_in(const char* function, const fs::path& file, Checked checked,
+                        std::optional<c10::Device> device,
+                        const std::set<std::string>* wanted = nullptr) {
   const auto mapped = map_file(file, /*may_be_written=*/checked == Checked::header);
-  const auto parsed = parse_safetensors(mapped.bytes, checked);
+  NamedTensors tensors;
+  std::optional<Upload> upload;
+  if (device && !is_always_there(*device)) upload.emplace(*device, mapped);
+  const auto read = [&](const StoredTensor& x, const CheckPiece& check) {
+    if (!device || (wanted && !wanted->contains(x.name))) return check(x.data);
+    const auto target = at::empty_like(to_tensor(x, nullptr), at::device(*device));
+    tensors.emplace(x.name, target);
+    if (upload) return upload->send(x.data, target, check);
+    if (target.is_meta()) return check(x.data);
+    mapped.read(x.data, static_cast<std::byte*>(target.mutable_data_ptr()), check);
+  };
+  const auto parsed =
+      parse_safetensors(mapped.bytes, checked == Checked::all ? read : ReadValues());
+  if (upload) upload->send_block();
   if (!parsed.doubt.empty())
     log_message(LogLevel::warning, file_text(function, file, parsed.doubt) +
                                        ". Another program wrote the file, so it was loaded.");
-  NamedTensors tensors;
   for (const auto& x : parsed.tensors) tensors.emplace(x.name, to_tensor(x, mapped.memory));
   return tensors;
 }
 
 // Those that an index lists.
-NamedTensors listed_tensors(const char* function, const fs::path& file, Checked checked) {
+NamedTensors listed_tensors(const char* function, const fs::path& file, Checked checked,
+                            std::optional<c10::Device> device) {
   NamedTensors tensors;
   const auto index = map_file(file);
   const auto* text = reinterpret_cast<const char*>(index.bytes.data());
   for (const auto& [shard, names] : parse_sharded_index({text, index.bytes.size()})) {
     try {
-      auto all = tensors_in(function, file.parent_path() / shard, checked);
+      auto all = tensors_in(function, file.parent_path() / shard, checked, device, &names);
       for (const auto& name : names) {
         if (tensors.insert(all.extract(name)).inserted) continue;
         throw std::runtime_error("it lacks " + in_quotes(name) + ", which the index says is there");
@@ -131,9 +178,12 @@ NamedTensors listed_tensors(const char* function, const fs::path& file, Checked 
 
 }  // namespace
 
-NamedTensors read_tensor_file(const char* function, const fs::path& file, Checked checked) {
-  const auto read = is_index(file) ? listed_tensors : tensors_in;
-  return about(function, file, [&] { return read(function, file, checked); });
+NamedTensors read_tensor_file(const char* function, const fs::path& file, Checked checked,
+                              std::optional<c10::Device> device) {
+  return about(function, file, [&] {
+    if (is_index(file)) return listed_tensors(function, file, checked, device);
+    return tensors_in(function, file, checked, device);
+  });
 }
 
 at::Tensor aligned(const at::Tensor& x) {
@@ -169,15 +219,8 @@ namespace USE_GPU_EXPORT use_gpu {
 std::map<std::string, at::Tensor> load_tensors(const std::filesystem::path& file,
                                                c10::Device device) {
   const detail::NewTensorScope scope;
-  const auto present = detail::present_device(device);
-  auto tensors = detail::read_tensor_file("load_tensors", file);
-  detail::Pairs copies;
-  for (auto& [name, x] : tensors) {
-    copies.add(x, at::empty(x.sizes(), x.options().device(present)));
-    x = copies.targets.back();
-  }
-  if (!present.is_meta()) detail::bulk_copy(copies.values, copies.targets);
-  return tensors;
+  return detail::read_tensor_file("load_tensors", file, detail::Checked::all,
+                                  detail::present_device(device));
 }
 
 std::map<std::string, at::Tensor> map_tensors(const std::filesystem::path& file) {

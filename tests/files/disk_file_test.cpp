@@ -40,6 +40,36 @@ std::string refusal(const std::function<void()>& action) {
   }
 }
 
+TEST(MappedFile, ReadsAnyPartInPiecesThatItShows) {
+  const ScratchFolder folder;
+  std::string text(1'000'000, 'a');
+  text[700'000] = 'b';
+  write(folder / "file", text);
+  const auto mapped = map_file(folder / "file");
+  for (const auto& [begin, size] : {std::pair(0, 1'000'000), {1, 3}, {699'999, 300'001}, {5, 0}}) {
+    std::string found(size, 'x');
+    std::string seen;
+    mapped.read(mapped.bytes.subspan(begin, size), reinterpret_cast<std::byte*>(found.data()),
+                [&](std::span<const std::byte> piece) {
+                  seen.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+                });
+    EXPECT_EQ(found, text.substr(begin, size));
+    EXPECT_EQ(seen, found);
+  }
+}
+
+TEST(MappedFile, SaysThatItWasCutOffMeanwhile) {
+  const ScratchFolder folder;
+  write(folder / "file", std::string(10'000, 'a'));
+  const auto mapped = map_file(folder / "file");
+  fs::resize_file(folder / "file", 5'000);
+  std::string into(10'000, 'x');
+  EXPECT_EQ(refusal([&] {
+              mapped.read(mapped.bytes, reinterpret_cast<std::byte*>(into.data()), [](auto) {});
+            }),
+            "it was cut off while it was read");
+}
+
 mode_t mode_of(const fs::path& file) {
   struct stat status {};
   EXPECT_EQ(::stat(file.c_str(), &status), 0);

@@ -107,6 +107,46 @@ TEST(LoadTensors, TravelInFewLargeTransfers) {
   expect_same(tensors, loaded);
 }
 
+// Blocks of 8 MB, of which "first" fills the first and begins the second.
+std::filesystem::path save_blocks(const ScratchFolder& folder) {
+  const auto numbers = torch::arange(3'000'000, torch::kFloat);
+  save_tensors({{"first", numbers}, {"last", numbers.to(torch::kByte)}, {"mask", numbers > 7}},
+               folder / "x");
+  return folder / "x";
+}
+
+TEST(LoadTensors, CopiesLargeTensorsFromPinnedMemoryAlone) {
+  USE_GPU_TEST_NEEDS(1);
+  if (!test::simulated()) GTEST_SKIP() << "needs simulated GPUs, which count";
+  const ScratchFolder folder;
+  const auto file = save_blocks(folder);
+  const auto copies = [] { return test::runtime_count("host to device copies"); };
+  const auto pinned = [] { return test::runtime_count("host to device pinned copies"); };
+  const auto copies_before = copies(), pinned_before = pinned();
+  const auto loaded = load_tensors(file, gpu());
+  EXPECT_EQ(copies() - copies_before, 3);
+  EXPECT_EQ(pinned() - pinned_before, 3);
+  expect_same(load_tensors(file), loaded);
+}
+
+TEST(LoadTensors, NoticesDamageInEveryBlock) {
+  const ScratchFolder folder;
+  const auto file = save_blocks(folder);
+  const auto size = static_cast<std::streamoff>(std::filesystem::file_size(file));
+  for (const auto& [position, name] :
+       {std::pair(size - 17'000'000, "first"), {size - 4'000'000, "last"}, {size - 1, "mask"}}) {
+    std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+    const auto old = static_cast<char>(stream.seekg(position).get());
+    stream.seekp(position).put(static_cast<char>(old ^ 1)).flush();
+    for (const auto device : {cpu(), try_gpu()}) {
+      const auto text = error_of<FileError>([&] { (void)load_tensors(file, device); });
+      EXPECT_TRUE(has(text, std::string(name) + "\" is damaged")) << text;
+    }
+    stream.seekp(position).put(old);
+  }
+  EXPECT_EQ(load_tensors(file, try_gpu()).size(), 3U);
+}
+
 TEST(LoadTensors, IgnoresTheDefaultDeviceAroundIt) {
   const ScratchFolder folder;
   const DefaultDeviceGuard scope(try_gpu());

@@ -57,7 +57,7 @@ namespace USE_GPU_EXPORT use_gpu {
 /// Writes the tensors, from any devices, to one safetensors file, with a checksum (XXH3) for each
 /// tensor, which load_tensors checks. Atomic: at every moment, and after every failure, the file is
 /// the old one or the new one. An existing file keeps its mode; a symbolic link is followed.
-/// Tensors on GPUs are first copied to host memory.
+/// Tensors on GPUs go through at most 32 MB of host memory, or one that is larger through its own size.
 ///
 /// Waits: for the devices, and until the file is on the disk.
 ///

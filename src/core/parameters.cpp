@@ -8,8 +8,9 @@ namespace USE_GPU_EXPORT use_gpu {
 
 std::map<std::string, at::Tensor> read_parameters(ConstModuleRef net) {
   const detail::NewTensorScope scope;
-  return detail::on_host(detail::named_tensors_of(net.get()), "read_parameters",
-                         /*may_share=*/false);
+  const auto all = detail::named_tensors_of(net.get());
+  detail::check_readable(all, "read_parameters");
+  return detail::on_host(all, /*may_share=*/false);
 }
 
 void write_parameters(ModuleRef net, const std::map<std::string, at::Tensor>& values) {

@@ -25,11 +25,13 @@ void throw_unless(bool succeeded, const char* action) {
   if (!succeeded) throw std::system_error(errno, std::generic_category(), action);
 }
 
-void write_all(int fd, std::span<const std::byte> bytes) {
+void write_all(int fd, std::size_t place, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const auto written = ::write(fd, bytes.data(), bytes.size());
+    const auto written = ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(place));
     throw_unless(written >= 0 || errno == EINTR, "writing it");
-    if (written > 0) bytes = bytes.subspan(static_cast<std::size_t>(written));
+    if (written < 0) continue;
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+    place += static_cast<std::size_t>(written);
   }
 }
 
@@ -71,7 +73,7 @@ MappedFile map_file(const fs::path& file, bool may_be_written) {
           fd};
 }
 
-void write_atomically(const fs::path& file, std::span<const std::span<const std::byte>> parts) {
+void write_atomically(const fs::path& file, const std::function<void(const WriteAt&)>& write) {
   const auto old = fs::status(file);  // throws where links are a loop
   if (fs::exists(old) && !fs::is_regular_file(old)) throw std::runtime_error(k_not_regular);
   auto target = file;
@@ -85,7 +87,7 @@ void write_atomically(const fs::path& file, std::span<const std::span<const std:
   const auto removal = c10::make_scope_exit([&] { ::unlink(temporary.c_str()); });
   auto closing = c10::make_scope_exit([=] { ::close(fd); });
   if (fs::exists(old)) fs::permissions(temporary, old.permissions());
-  for (const auto part : parts) write_all(fd, part);
+  write([=](std::size_t place, std::span<const std::byte> bytes) { write_all(fd, place, bytes); });
   // Before the rename: otherwise a power cut could leave an empty file with that name.
   throw_unless(::fsync(fd) == 0, "flushing it to the disk");
   closing.release();

@@ -27,12 +27,15 @@ struct MappedFile {
 /// std::runtime_error if it cannot be opened, or is not a regular file.
 [[nodiscard]] MappedFile map_file(const std::filesystem::path& file, bool may_be_written = false);
 
-/// Writes the parts, one after the other, to a temporary file in the same folder, and moves it to
-/// `file` when it is on the disk: at any time, and after any failure, that is the old one or the
-/// new one. An existing file keeps its mode; symbolic links are followed. std::runtime_error, and no
-/// temporary file is left, if that fails or if `file` exists and is not a regular file. If only the
-/// last step fails, flushing the folder, the new file exists.
+/// Writes bytes at that place of a file; std::runtime_error if that fails.
+using WriteAt = std::function<void(std::size_t place, std::span<const std::byte> bytes)>;
+
+/// Lets `write` write a temporary file in the same folder, and moves it to `file` when it is on the disk:
+/// at any time, and after any failure, that is the old one or the new one. An existing file keeps its
+/// mode; symbolic links are followed. std::runtime_error, and no temporary file is left, if that fails or
+/// if `file` exists and is not a regular file. If only the last step fails, flushing the folder, the new
+/// file exists.
 void write_atomically(const std::filesystem::path& file,
-                      std::span<const std::span<const std::byte>> parts);
+                      const std::function<void(const WriteAt&)>& write);
 
 }  // namespace use_gpu::detail

@@ -57,7 +57,7 @@ std::uint64_t bits_of(std::string_view dtype, const JsonNumbers& shape = {}) {
   return std::ranges::count(shape, 0U) > 0 ? 0 : bits;
 }
 
-std::string checksum_text(XXH64_hash_t checksum) {
+std::string checksum_text(std::uint64_t checksum) {
   XXH64_canonical_t bytes;  // the most significant first
   XXH64_canonicalFromHash(&bytes, checksum);
   return hex(std::as_bytes(std::span(bytes.digest)));
@@ -139,6 +139,8 @@ std::string json_text(const std::string& name) try {
 
 }  // namespace
 
+std::uint64_t checksum_of(Bytes data) { return XXH3_64bits(data.data(), data.size()); }
+
 ParsedSafetensors parse_safetensors(Bytes file, const ReadValues& read) {
   std::uint64_t length = 0;
   if (file.size() < k_length_bytes) fail("it is too short for a safetensors file");
@@ -167,15 +169,17 @@ ParsedSafetensors parse_safetensors(Bytes file, const ReadValues& read) {
   return {std::move(tensors), std::move(doubt)};
 }
 
-SafetensorsParts make_safetensors(std::vector<StoredTensor> tensors) {
+void sort_for_file(std::vector<StoredTensor>& tensors) {
   // As Python's writer: the widest first, so that each tensor is aligned in a file that is mapped.
   std::ranges::stable_sort(tensors, std::ranges::greater(),
                            [](const StoredTensor& x) { return bits_of(x.dtype); });
+}
+
+std::string file_start(const std::vector<StoredTensor>& tensors) {
   // Put together here: the destructor of nlohmann's objects needs memory, and ends the program where
   // there is none.
-  std::string metadata = R"({"__metadata__":{"format":"pt")";  // Python's transformers need it
+  std::string header = R"({"__metadata__":{"format":"pt")";  // Python's transformers need it
   std::string entries;
-  SafetensorsParts parts;
   std::uint64_t end = 0;
   for (const auto& x : tensors) {
     const auto name = json_text(x.name);
@@ -184,18 +188,15 @@ SafetensorsParts make_safetensors(std::vector<StoredTensor> tensors) {
     const auto begin = std::exchange(end, end + x.data.size());
     entries += ',' + name + R"(:{"dtype":")" + x.dtype + R"(","shape":[)" + shape +
                R"(],"data_offsets":[)" + std::to_string(begin) + ',' + std::to_string(end) + "]}";
-    metadata += ",\"" + (k_checksum + name.substr(1)) + ":\"" +
-                checksum_text(XXH3_64bits(x.data.data(), x.data.size())) + '"';
-    parts.data.push_back(x.data);
+    header += ",\"" + (k_checksum + name.substr(1)) + ":\"" + checksum_text(x.checksum) + '"';
   }
-  parts.header = metadata + '}' + entries + '}';
-  parts.header.resize((parts.header.size() + 7) / 8 * 8, ' ');  // aligned, as the data after it
-  parts.header += k_own_end;
-  if (parts.header.size() > k_most_json_bytes)
+  header += '}' + entries + '}';
+  header.resize((header.size() + 7) / 8 * 8, ' ');  // aligned, as the data after it
+  header += k_own_end;
+  if (header.size() > k_most_json_bytes)
     fail("the header would be larger than the format's 100 MB");
-  const std::uint64_t length = parts.header.size();
-  parts.header.insert(0, reinterpret_cast<const char*>(&length), k_length_bytes);
-  return parts;
+  const std::uint64_t length = header.size();
+  return header.insert(0, reinterpret_cast<const char*>(&length), k_length_bytes);
 }
 
 ShardedIndex parse_sharded_index(std::string_view text) {

@@ -24,7 +24,11 @@ struct StoredTensor {
   std::string dtype;  // "F32", "BF16", "BOOL" ...
   std::vector<std::int64_t> shape;
   std::span<const std::byte> data;
+  std::uint64_t checksum = 0;  // of one to be written
 };
+
+/// By XXH3.
+[[nodiscard]] std::uint64_t checksum_of(std::span<const std::byte> data);
 
 /// What a safetensors file has.
 struct ParsedSafetensors {
@@ -43,19 +47,17 @@ inline void read_in_place(const StoredTensor& x, const CheckPiece& check) { chec
 /// Checks the header, then each tensor's values as they are read, in the order of their data, also by
 /// checksums if present; without `read` the header alone. std::runtime_error, with the reason, if a check
 /// fails; but a checksum that does not fit is only a doubt where the header is not laid out as
-/// make_safetensors does it: Python programs copy the metadata to files with other values.
+/// file_start does it: Python programs copy the metadata to files with other values.
 [[nodiscard]] ParsedSafetensors parse_safetensors(std::span<const std::byte> file,
                                                   const ReadValues& read = read_in_place);
 
-/// The parts of which a file consists: `header`, with its length in front, then each of `data`.
-struct SafetensorsParts {
-  std::string header;
-  std::vector<std::span<const std::byte>> data;
-};
+/// Orders tensors as they follow each other in a file.
+void sort_for_file(std::vector<StoredTensor>& tensors);
 
-/// A file of these tensors, with a checksum for each. std::runtime_error for a name that the format
-/// cannot hold.
-[[nodiscard]] SafetensorsParts make_safetensors(std::vector<StoredTensor> tensors);
+/// What a file begins with: the header, with its length in front. The tensors' data follows in their
+/// order. Of data only the size matters, and to the length neither do checksums. std::runtime_error for a
+/// name that the format cannot hold.
+[[nodiscard]] std::string file_start(const std::vector<StoredTensor>& tensors);
 
 /// The names of the tensors in each file; the files lie in the index's folder, or below it.
 using ShardedIndex = std::map<std::string, std::set<std::string>>;

@@ -89,8 +89,8 @@ bool is_index(const fs::path& file) { return file.string().ends_with(".json"); }
 class Upload {
  public:
   Upload(c10::Device gpu, const MappedFile& file) : file_(file) {
-    constexpr std::size_t k_most_bytes = std::size_t{8} << 20;
-    const auto size = static_cast<std::int64_t>(std::min(file.bytes.size(), k_most_bytes));
+    constexpr std::size_t k_block_bytes = std::size_t{8} << 20;
+    const auto size = static_cast<std::int64_t>(std::min(file.bytes.size(), k_block_bytes));
     block_ = at::empty({size}, at::TensorOptions(at::kByte).pinned_memory(gpu.is_cuda()));
     arrived_ = at::empty({size}, at::device(gpu).dtype(at::kByte));
   }
@@ -195,21 +195,43 @@ at::Tensor aligned(const at::Tensor& x) {
 
 void write_tensor_file(const char* function, const NamedTensors& values, const fs::path& file) {
   const ValueScope scope;
-  const auto host_values = on_host(values, function);
+  check_readable(values, function);
   about(function, file, [&] {
     if (is_index(file))
       throw std::runtime_error("a name that ends in .json is an index's; choose .safetensors");
   });
-  SafetensorsParts parts;
+  constexpr std::size_t k_most_bytes = std::size_t{32} << 20;
+  std::vector<StoredTensor> stored;
+  std::string start;
   try {
-    std::vector<StoredTensor> stored;
-    for (const auto& [name, x] : host_values) stored.push_back(to_stored(name, x));
-    parts = make_safetensors(std::move(stored));
+    for (const auto& [name, x] : values) stored.push_back(to_stored(name, x));
+    sort_for_file(stored);
+    start = file_start(stored);
   } catch (const std::runtime_error& error) {
     throw ParameterError(file_text(function, file, error.what()));
   }
-  parts.data.insert(parts.data.begin(), std::as_bytes(std::span(parts.header)));
-  about(function, file, [&] { write_atomically(file, parts.data); });
+  about(function, file, [&] {
+    write_atomically(file, [&](const WriteAt& write) {
+      auto place = start.size();
+      for (auto first = stored.begin(), end = first; first != stored.end();) {
+        NamedTensors together;  // on the host: as many as are no larger than that, or one
+        for (std::size_t bytes = 0; end != stored.end(); ++end) {
+          bytes += end->data.size();
+          if (bytes > k_most_bytes && !together.empty()) break;
+          together.emplace(end->name, values.at(end->name));
+        }
+        const auto host_values = on_host(together);
+        for (; first != end; ++first) {
+          const auto data = to_stored(first->name, host_values.at(first->name)).data;
+          first->checksum = checksum_of(data);
+          write(place, data);
+          place += data.size();
+        }
+      }
+      start = file_start(stored);
+      write(0, std::as_bytes(std::span(start)));
+    });
+  });
 }
 
 }  // namespace use_gpu::detail

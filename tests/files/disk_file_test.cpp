@@ -8,7 +8,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <functional>
 #include <stdexcept>
 
@@ -21,9 +20,12 @@ namespace fs = std::filesystem;
 using test::ScratchFolder;
 
 void write(const fs::path& file, std::string_view text) {
-  const std::array parts{std::as_bytes(std::span(text)).first(text.size() / 2),
-                         std::as_bytes(std::span(text)).subspan(text.size() / 2)};
-  write_atomically(file, parts);
+  const auto bytes = std::as_bytes(std::span(text));
+  const auto half = bytes.size() / 2;
+  write_atomically(file, [&](const WriteAt& write) {
+    write(half, bytes.subspan(half));
+    write(0, bytes.first(half));
+  });
 }
 
 std::string read(const fs::path& file) {

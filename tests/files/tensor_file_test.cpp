@@ -335,6 +335,24 @@ TEST(SaveTensors, RefusesWhatCannotBeWrittenAndLeavesNoFile) {
   EXPECT_EQ(folder.files(), 0);
 }
 
+TEST(SaveTensors, BringsTensorsOfAGpuToTheHostGroupByGroup) {
+  USE_GPU_TEST_NEEDS(1);
+  const ScratchFolder folder;
+  Tensors tensors;
+  for (int i = 0; i < 1000; ++i) tensors.emplace("small" + std::to_string(i), torch::full({9}, i));
+  for (int i = 0; i < 3; ++i)  // 20 MB, of which no two go together
+    tensors.emplace("large" + std::to_string(i), torch::full({5'000'000}, i, torch::kFloat));
+  Tensors on_gpu;
+  for (const auto& [name, x] : tensors) on_gpu.emplace(name, x.to(gpu()));
+  {
+    const TransferGuard guard;
+    const TransferLedger ledger;
+    save_tensors(on_gpu, folder / "x");
+    EXPECT_EQ(ledger.count(TransferDirection::device_to_host).copies, 4);
+  }
+  expect_same(tensors, load_tensors(folder / "x"));
+}
+
 TEST(SaveTensors, TakesNoTensors) {
   const ScratchFolder folder;
   save_tensors({}, folder / "none");

@@ -27,11 +27,14 @@ std::map<std::string, StoredTensor> by_name(const std::vector<StoredTensor>& ten
   return all;
 }
 
-// A file of one part, in memory.
-std::vector<std::byte> joined(const SafetensorsParts& parts) {
-  const auto header = std::as_bytes(std::span(parts.header));
-  std::vector<std::byte> file(header.begin(), header.end());
-  for (const auto part : parts.data) file.insert(file.end(), part.begin(), part.end());
+// Their file, in memory.
+std::vector<std::byte> file_of(std::vector<StoredTensor> tensors) {
+  sort_for_file(tensors);
+  for (auto& x : tensors) x.checksum = checksum_of(x.data);
+  const auto text = file_start(tensors);
+  const auto start = std::as_bytes(std::span(text));
+  std::vector<std::byte> file(start.begin(), start.end());
+  for (const auto& x : tensors) file.insert(file.end(), x.data.begin(), x.data.end());
   return file;
 }
 
@@ -44,7 +47,7 @@ void check_file(std::span<const std::byte> file) {
     bytes += x.data.size();
   }
   require(bytes <= file.size());
-  const auto again = joined(make_safetensors(tensors));
+  const auto again = file_of(tensors);
   const auto expected = by_name(tensors);
   const auto read = parse_safetensors(again);
   require(read.doubt.empty());

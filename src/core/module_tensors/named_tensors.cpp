@@ -51,7 +51,7 @@ std::vector<at::Tensor> distinct_tensors(const NamedTensors& all) {
   return tensors;
 }
 
-NamedTensors on_host(const NamedTensors& all, const std::string& function, bool may_share) {
+void check_readable(const NamedTensors& all, const std::string& function) {
   Differences differences;
   for (const auto& [name, x] : all) {
     const auto trouble = trouble_with(x);
@@ -59,6 +59,9 @@ NamedTensors on_host(const NamedTensors& all, const std::string& function, bool 
   }
   throw_if_any(function + ": there are tensors whose values cannot be read",
                std::move(differences));
+}
+
+NamedTensors on_host(const NamedTensors& all, bool may_share) {
   std::unordered_map<at::TensorImpl*, at::Tensor> host_of;
   Pairs copies;
   for (const auto& x : distinct_tensors(all)) {

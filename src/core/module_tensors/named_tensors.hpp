@@ -28,11 +28,12 @@ using NamedTensors = std::map<std::string, at::Tensor>;
 /// Each tensor once, in the order of distinct_names.
 [[nodiscard]] std::vector<at::Tensor> distinct_tensors(const NamedTensors& all);
 
+/// ParameterError, which begins with `function`, if there are tensors without plain values.
+void check_readable(const NamedTensors& all, const std::string& function);
+
 /// These tensors in host memory, contiguous; tied ones stay tied. CPU ones that are so already are
-/// not copied, if the caller may share them. Waits for the devices. ParameterError, which begins with
-/// `function`, if there are tensors without plain values.
-[[nodiscard]] NamedTensors on_host(const NamedTensors& all, const std::string& function,
-                                   bool may_share = true);
+/// not copied, if the caller may share them. All are readable. Waits for the devices.
+[[nodiscard]] NamedTensors on_host(const NamedTensors& all, bool may_share = true);
 
 /// Memory for x's data on that device, of that dtype. Made in inference mode exactly if x was:
 /// otherwise LibTorch would refuse later writes or reads.

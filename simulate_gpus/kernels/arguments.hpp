@@ -16,6 +16,13 @@ namespace simulate_gpus {
 
 using Values = std::vector<c10::IValue>;
 
+/// Whether it lies in memory by its sizes and strides alone: layout() and is_nested() in one look.
+inline bool is_strided(const at::Tensor& tensor) {
+  constexpr auto k_others = c10::sparse_ks | c10::sparse_csr_ks | c10::mkldnn_ks |
+                            c10::DispatchKeySet(c10::DispatchKey::NestedTensor);
+  return !tensor.key_set().has_any(k_others);
+}
+
 /// The name without "aten::", and without the last underscore of an operation in place: "add".
 std::string_view base_name(const c10::FunctionSchema& schema);
 

@@ -77,11 +77,18 @@ void check_size_in_place(const HostCall& call, const Values& arguments, const at
               written.sizes(), " to ", host.sizes());
 }
 
+// Whether the view is still one, as most operations in place leave it: of the same memory and size.
+bool is_still_view(const at::Tensor& tensor, const at::Tensor& host) {
+  return is_strided(tensor) && tensor.numel() > 0 && tensor.sizes() == host.sizes() &&
+         tensor.is_conj() == host.is_conj() &&
+         host_address(tensor.const_data_ptr()) == host.const_data_ptr();
+}
+
 // Makes CUDA tensors of the results, and says what is to be written into them and into arguments.
 Writes to_device(const Values& arguments, const HostCall& call, Values& results) {
   Writes writes;
   const auto update = [&](const at::Tensor& tensor, const at::Tensor& host) {
-    if (!tensor.defined() || !tensor.is_cuda()) return;
+    if (!tensor.defined() || !tensor.is_cuda() || is_still_view(tensor, host)) return;
     check_size_in_place(call, arguments, tensor, host);
     update_device_tensor(tensor, host, writes);
   };
@@ -174,7 +181,8 @@ void compute(const Operation& operation, torch::jit::Stack* stack) {
   const bool apart = captured || postpones();
   const bool is_watched = has_tools();
   if (is_watched && !captured && wants_parts()) tell_parts(parts_of(operation.handle, arguments));
-  C10_CUDA_CHECK(begin_operation(stream));
+  const cudaError_t refused = begin_operation(stream);
+  if (refused != cudaSuccess) C10_CUDA_CHECK(refused);  // which takes its time
   const bool waits = operation.synchronizes(arguments);
   if (waits && captured) C10_CUDA_CHECK(cudaStreamSynchronize(stream));
   if (waits && !captured) announce_wait(stream);

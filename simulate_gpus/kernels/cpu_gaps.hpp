@@ -27,6 +27,8 @@ struct CpuGap {
   /// were given.
   void (*adapt_results)(const Operation& operation, const Values& arguments,
                         Values& results) = nullptr;
+
+  bool is_of_sparse = false;  // not of dense tensors
 };
 
 /// Null for an operation that has none.

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 #include <iterator>
+#include <optional>
 #include <tuple>
 #include <vector>
 
@@ -19,10 +20,6 @@
 
 namespace simulate_gpus {
 namespace {
-
-bool is_strided(const at::Tensor& tensor) {
-  return tensor.layout() == at::kStrided && !tensor.is_nested();
-}
 
 // What is written gets memory of its own, before anybody asks where it is.
 void end_lazy_copies(const Operation& operation, const Values& arguments) {
@@ -129,15 +126,16 @@ class Views {
     for (const auto& [known, on_host] : first_) {
       if (known == storage) return host_view(tensor, on_host, tensor.storage_offset());
     }
-    if (first_.size() == k_first) {
-      const auto found = others_.find(storage);
-      if (found != others_.end()) return host_view(tensor, found->second, tensor.storage_offset());
+    if (others_) {
+      const auto found = others_->find(storage);
+      if (found != others_->end()) return host_view(tensor, found->second, tensor.storage_offset());
     }
     at::Tensor view = reused_.next(tensor);
     if (first_.size() < k_first) {
       first_.emplace_back(storage, view.storage());
     } else {
-      others_.emplace(storage, view.storage());
+      if (!others_) others_.emplace();
+      others_->emplace(storage, view.storage());
     }
     return view;
   }
@@ -149,7 +147,7 @@ class Views {
   // The storages on the host. Few operations have more than these few, which take no memory.
   static constexpr std::size_t k_first = 8;
   c10::SmallVector<std::pair<const c10::StorageImpl*, c10::Storage>, k_first> first_;
-  ska::flat_hash_map<const c10::StorageImpl*, c10::Storage> others_;
+  std::optional<ska::flat_hash_map<const c10::StorageImpl*, c10::Storage>> others_;
   ReusedViews reused_;
 };
 
@@ -161,11 +159,9 @@ Values host_arguments(const Operation& operation, const Values& arguments, bool 
   Values made;
   made.reserve(arguments.size());
   for (std::size_t i = 0; i < arguments.size(); ++i) {
-    made.push_back(arguments[i].isDevice()
-                       ? c10::Device(c10::kCPU)
-                       : with_tensors(arguments[i], [&](const at::Tensor& tensor) {
-                           return views(tensor, operation.writes[i]);
-                         }));
+    const auto view = [&](const at::Tensor& tensor) { return views(tensor, operation.writes[i]); };
+    made.push_back(with_tensors(arguments[i], view));
+    if (made.back().isDevice()) made.back() = c10::Device(c10::kCPU);
   }
   return made;
 }

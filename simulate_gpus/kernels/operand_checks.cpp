@@ -44,10 +44,6 @@ Strays find_strays(const Values& arguments, c10::Device device) {
   return strays;
 }
 
-bool has_dense_layout(const at::Tensor& tensor) {
-  return tensor.layout() == at::kStrided && !tensor.is_nested();
-}
-
 // What chooses one of an operation's kernels, and whether it has anything to do: dtypes, names, flags, small numbers,
 // dimensions. With float8 also the numbers, of which few can be held, and the layout: it has not all kernels.
 std::uint64_t form_of(const Values& arguments) {
@@ -72,7 +68,7 @@ std::uint64_t form_of(const Values& arguments) {
       add_small(tensor.numel());
       if (!c10::isFloat8Type(tensor.scalar_type())) return;
       has_float8 = true;
-      if (!has_dense_layout(tensor)) return;
+      if (!is_strided(tensor)) return;
       const at::MemoryFormat format = tensor.suggest_memory_format();
       add(static_cast<std::uint64_t>(format));
       add(static_cast<std::uint64_t>(tensor.is_contiguous(format)));
@@ -88,7 +84,7 @@ bool are_dense(const Values& arguments) {
   bool are_dense = true;
   for (const c10::IValue& argument : arguments) {
     for_each_tensor(argument, [&](const at::Tensor& tensor) {
-      are_dense &= !tensor.defined() || has_dense_layout(tensor);
+      are_dense &= !tensor.defined() || is_strided(tensor);
     });
   }
   return are_dense;
@@ -206,8 +202,7 @@ std::optional<c10::Device> device_of_ordinary(const Values& arguments) {
         return;
       if (!device) device = tensor.device();
       are_ordinary &= (dtype == at::kFloat || dtype == at::kDouble) && tensor.is_cuda() &&
-                      tensor.device() == *device && tensor.layout() == at::kStrided &&
-                      !tensor.is_nested();
+                      tensor.device() == *device && is_strided(tensor);
     });
   }
   return are_ordinary ? device : std::nullopt;

@@ -41,6 +41,7 @@ Operation::Operation(const c10::OperatorHandle& operation, c10::DispatchKey key)
       is_selection(base_name(schema()) == "masked_select"),
       gap(find_gap(schema())),
       wait_(Wait::never) {
+  if (gap != nullptr && gap->is_of_sparse && key == c10::DispatchKey::CPU) gap = nullptr;
   const std::string& name = schema().name();
   for (std::size_t i = 0; i < schema().arguments().size(); ++i) {
     writes.push_back(writes_argument(schema(), i));

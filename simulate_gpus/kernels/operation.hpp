@@ -5,6 +5,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/DispatchKey.h>
+#include <c10/util/SmallVector.h>
 
 #include <cstddef>
 #include <optional>
@@ -36,7 +37,7 @@ struct Operation {
   c10::OperatorHandle handle;
   c10::OperatorHandle host;  // which has the kernel: as a rule the same
   c10::DispatchKey host_key;
-  std::vector<bool> writes;  // each argument
+  c10::SmallVector<bool, 16> writes;  // each argument
   bool writes_any = false;
   std::vector<std::optional<std::size_t>> returned;  // by each result: an argument, which it writes
   std::vector<std::size_t> generators;               // the arguments that are

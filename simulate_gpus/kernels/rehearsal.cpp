@@ -69,9 +69,7 @@ struct Silence : c10::WarningHandler {
   void process(const c10::Warning&) override {}
 };
 
-bool is_dense(const at::Tensor& tensor) {
-  return tensor.defined() && tensor.layout() == at::kStrided && !tensor.is_nested();
-}
+bool is_dense(const at::Tensor& tensor) { return tensor.defined() && is_strided(tensor); }
 
 // Tensors with the memory of others. What a rehearsal gives another size, or more memory, is the alias.
 class Aliases {

@@ -15,8 +15,13 @@ namespace {
 
 bool is_number(const at::Tensor& x) { return x.unsafeGetTensorImpl()->is_wrapped_number(); }
 
+// Of a view, which has one: without a look whether it has.
+const c10::Storage& storage_of(const at::Tensor& view) {
+  return view.unsafeGetTensorImpl()->unsafe_storage();
+}
+
 bool is_used_by_nobody_else(const at::Tensor& view) {
-  if (view.use_count() != 1 || view.storage().use_count() != 1) return false;
+  if (view.use_count() != 1 || storage_of(view).use_count() != 1) return false;
   std::atomic_thread_fence(std::memory_order_acquire);  // whoever had it may be in another thread
   return true;
 }
@@ -31,10 +36,12 @@ thread_local struct ViewsOfThread {
 // Whatever the last call has done to the view, for example in another size.
 void make_view_of(const at::Tensor& tensor, const at::Tensor& view) {
   c10::TensorImpl& impl = *view.unsafeGetTensorImpl();
-  c10::StorageImpl& memory = *view.storage().unsafeGetStorageImpl();
-  memory.set_data_ptr_noswap({host_address(tensor.storage().data()), c10::Device(c10::kCPU)});
-  memory.set_nbytes(tensor.storage().nbytes());
-  if (view.dtype() != tensor.dtype()) impl.set_storage_and_dtype(view.storage(), tensor.dtype());
+  c10::StorageImpl& memory = *storage_of(view).unsafeGetStorageImpl();
+  const c10::StorageImpl& on_device = *tensor.storage().unsafeGetStorageImpl();
+  void* const address = host_address(on_device.data());
+  if (memory.data() != address) memory.set_data_ptr_noswap({address, c10::Device(c10::kCPU)});
+  if (memory.nbytes() != on_device.nbytes()) memory.set_nbytes(on_device.nbytes());
+  if (view.dtype() != tensor.dtype()) impl.set_storage_and_dtype(storage_of(view), tensor.dtype());
   if (view.sizes() != tensor.sizes() || view.strides() != tensor.strides() ||
       view.storage_offset() != tensor.storage_offset())
     impl.set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());

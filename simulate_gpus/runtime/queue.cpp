@@ -46,6 +46,14 @@ void Queue::submit(Work work) {
   ++submitted_;
 }
 
+bool Queue::renew() {
+  const std::scoped_lock lock(state().mutex);
+  if (is_running_ || work_.size() != 1 || work_.front()) return false;
+  ++finished_;
+  ++submitted_;
+  return true;
+}
+
 std::uint64_t Queue::end() const {
   const std::scoped_lock lock(state().mutex);
   return submitted_;

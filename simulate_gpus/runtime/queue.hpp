@@ -31,6 +31,9 @@ class Queue {
   /// Empty work does nothing, but keeps the stream busy until it is waited for.
   void submit(Work work);
 
+  /// Whether there is nothing but one empty work. Then it is over, and another one is there.
+  [[nodiscard]] bool renew();
+
   /// The place after all submitted work.
   [[nodiscard]] std::uint64_t end() const;
   [[nodiscard]] bool is_finished(std::uint64_t place) const;

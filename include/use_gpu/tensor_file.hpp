@@ -29,8 +29,8 @@ namespace USE_GPU_EXPORT use_gpu {
 /// device. A file whose name ends in ".json" is the index of a sharded model: its "weight_map" says
 /// which tensors to take from which file in its folder.
 ///
-/// Each value is read once: into its tensor, or for a GPU into a block of 8 MB of pinned host memory,
-/// from where it travels, together with others. A checksum that does not fit is an error in a file of
+/// Each value is read once: into its tensor, or for a GPU into 8 MB of pinned host memory, from where it
+/// travels, together with others, to as much memory of the GPU's. A checksum that does not fit is an error in a file of
 /// this library, and a warning in another file: Python programs copy the metadata to files with other
 /// values. On the device "meta" the tensors have dtypes and shapes only; the files are checked all the
 /// same. No other program may truncate a file meanwhile.
@@ -57,7 +57,7 @@ namespace USE_GPU_EXPORT use_gpu {
 /// Writes the tensors, from any devices, to one safetensors file, with a checksum (XXH3) for each
 /// tensor, which load_tensors checks. Atomic: at every moment, and after every failure, the file is
 /// the old one or the new one. An existing file keeps its mode; a symbolic link is followed.
-/// Tensors on GPUs go through at most 32 MB of host memory, or one that is larger through its own size.
+/// Tensors on GPUs are copied to host memory 32 MB at a time, a larger one alone.
 ///
 /// Waits: for the devices, and until the file is on the disk.
 ///

@@ -182,7 +182,7 @@ void compute(const Operation& operation, torch::jit::Stack* stack) {
   const bool is_watched = has_tools();
   if (is_watched && !captured && wants_parts()) tell_parts(parts_of(operation.handle, arguments));
   const cudaError_t refused = begin_operation(stream);
-  if (refused != cudaSuccess) C10_CUDA_CHECK(refused);  // which takes its time
+  if (refused != cudaSuccess) C10_CUDA_CHECK(refused);  // slow, also on success
   const bool waits = operation.synchronizes(arguments);
   if (waits && captured) C10_CUDA_CHECK(cudaStreamSynchronize(stream));
   if (waits && !captured) announce_wait(stream);

@@ -28,7 +28,7 @@ struct CpuGap {
   void (*adapt_results)(const Operation& operation, const Values& arguments,
                         Values& results) = nullptr;
 
-  bool is_of_sparse = false;  // not of dense tensors
+  bool is_of_sparse = false;  // dense tensors have no such gap
 };
 
 /// Null for an operation that has none.

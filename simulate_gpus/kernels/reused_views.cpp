@@ -15,7 +15,7 @@ namespace {
 
 bool is_number(const at::Tensor& x) { return x.unsafeGetTensorImpl()->is_wrapped_number(); }
 
-// Of a view, which has one: without a look whether it has.
+// Null if the view was made to forget it.
 const c10::Storage& storage_of(const at::Tensor& view) {
   return view.unsafeGetTensorImpl()->unsafe_storage();
 }

@@ -178,7 +178,7 @@ cudaError_t simulate_gpus::begin_operation(cudaStream_t handle) {
   has_given_work = true;
   if (simulate_gpus::is_captured(stream)) return cudaSuccess;
   order_with_default_stream(stream);
-  if (stream.queue->renew()) return cudaSuccess;  // as after an operation without results
+  if (stream.queue->renew()) return cudaSuccess;  // nothing else was given since
   stream.queue->finish(stream.queue->end());
   stream.queue->submit({});  // so that the stream is busy until it is waited for
   return cudaSuccess;

@@ -42,8 +42,11 @@ std::unique_ptr<at::ObserverContext> on_begin(const at::RecordFunction& call) {
 
 void on_end(const at::RecordFunction& call, at::ObserverContext*) {
   if (!call.operator_name()) return;
-  if (own_call != nullptr && own_call != &call) --inner_calls;
-  if (own_call == &call) own_call = nullptr;
+  if (own_call == &call) {
+    own_call = nullptr;
+  } else if (own_call != nullptr) {
+    --inner_calls;
+  }
 }
 
 // Where a thread keeps our settings: a slot that LibTorch no longer uses. Content that is not ours is

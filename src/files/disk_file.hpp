@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Files on the disk: read as memory, without a copy, and replaced atomically.
+// Files on the disk: seen as memory or read into it, and replaced atomically.
 #pragma once
 
 #include <cstddef>

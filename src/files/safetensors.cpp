@@ -99,8 +99,8 @@ void sort_by_data(std::vector<StoredTensor>& tensors, Bytes data) {
 
 // Reads and checks all values. Why the checksums do not fit; empty if they do: every tensor has one, and
 // no other name has one, or there are none at all.
-std::string checksum_doubt(std::map<std::string, JsonValue> metadata,
-                           const std::vector<StoredTensor>& tensors, const ReadValues& read) {
+std::string doubt_of_values(std::map<std::string, JsonValue> metadata,
+                            const std::vector<StoredTensor>& tensors, const ReadValues& read) {
   std::erase_if(metadata, [](const auto& item) { return !item.first.starts_with(k_checksum); });
   const bool has_checksums = !metadata.empty();
   const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(),
@@ -164,7 +164,7 @@ ParsedSafetensors parse_safetensors(Bytes file, const ReadValues& read) {
   for (auto& [name, entry] : entries) tensors.push_back(tensor_of(name, entry, data));
   sort_by_data(tensors, data);
   if (!read) return {std::move(tensors), ""};
-  auto doubt = checksum_doubt(std::move(*metadata), tensors, read);
+  auto doubt = doubt_of_values(std::move(*metadata), tensors, read);
   if (!doubt.empty() && header.ends_with(k_own_end)) fail(doubt);
   return {std::move(tensors), std::move(doubt)};
 }

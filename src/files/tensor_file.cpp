@@ -46,7 +46,9 @@ StoredTensor to_stored(const std::string& name, const at::Tensor& x) {
           name + " is F4 of zero dimensions, but the format counts the two numbers of its byte");
     auto shape = x.sizes().vec();
     if (is_packed(dtype)) shape.back() *= 2;
-    const std::span data(static_cast<const std::byte*>(x.const_data_ptr()), x.nbytes());
+    // Elsewhere its size is all that counts.
+    const void* const begin = x.is_cpu() ? x.const_data_ptr() : nullptr;
+    const std::span data(static_cast<const std::byte*>(begin), x.nbytes());
     return {name, dtype_name, std::move(shape), data};
   }
   throw std::runtime_error(name + " is " + std::string(c10::getDtypeNames(x.scalar_type()).first) +
@@ -91,7 +93,7 @@ class Upload {
   Upload(c10::Device gpu, const MappedFile& file) : file_(file) {
     constexpr std::size_t k_block_bytes = std::size_t{8} << 20;
     const auto size = static_cast<std::int64_t>(std::min(file.bytes.size(), k_block_bytes));
-    block_ = at::empty({size}, at::TensorOptions(at::kByte).pinned_memory(gpu.is_cuda()));
+    block_ = at::empty({size}, at::device(at::kCPU).dtype(at::kByte).pinned_memory(gpu.is_cuda()));
     arrived_ = at::empty({size}, at::device(gpu).dtype(at::kByte));
   }
 
@@ -129,8 +131,8 @@ class Upload {
   std::int64_t filled_ = 0;
 };
 
-// A file's tensors; those that are not wanted stay in its memory. Logs a warning where its checksums
-// are in doubt.
+// A file's tensors, of which those that are wanted, or all, are new on the device if there is one; others
+// lie in the file's memory. Logs a warning where its checksums are in doubt.
 NamedTensors tensors_in(const char* function, const fs::path& file, Checked checked,
                         std::optional<c10::Device> device,
                         const std::set<std::string>* wanted = nullptr) {
@@ -138,16 +140,17 @@ NamedTensors tensors_in(const char* function, const fs::path& file, Checked chec
   NamedTensors tensors;
   std::optional<Upload> upload;
   if (device && !is_always_there(*device)) upload.emplace(*device, mapped);
-  const auto read = [&](const StoredTensor& x, const CheckPiece& check) {
-    if (!device || (wanted && !wanted->contains(x.name))) return check(x.data);
-    const auto target = at::empty_like(to_tensor(x, nullptr), at::device(*device));
-    tensors.emplace(x.name, target);
-    if (upload) return upload->send(x.data, target, check);
-    if (target.is_meta()) return check(x.data);
-    mapped.read(x.data, static_cast<std::byte*>(target.mutable_data_ptr()), check);
-  };
-  const auto parsed =
-      parse_safetensors(mapped.bytes, checked == Checked::all ? read : ReadValues());
+  ReadValues read;
+  if (checked == Checked::all)
+    read = [&](const StoredTensor& x, const CheckPiece& check) {
+      if (!device || (wanted && !wanted->contains(x.name))) return check(x.data);
+      const auto target = at::empty_like(to_tensor(x, nullptr), at::device(*device));
+      tensors.emplace(x.name, target);
+      if (upload) return upload->send(x.data, target, check);
+      if (target.is_meta()) return check(x.data);
+      mapped.read(x.data, static_cast<std::byte*>(target.mutable_data_ptr()), check);
+    };
+  const auto parsed = parse_safetensors(mapped.bytes, read);
   if (upload) upload->send_block();
   if (!parsed.doubt.empty())
     log_message(LogLevel::warning, file_text(function, file, parsed.doubt) +
@@ -214,7 +217,7 @@ void write_tensor_file(const char* function, const NamedTensors& values, const f
     write_atomically(file, [&](const WriteAt& write) {
       auto place = start.size();
       for (auto first = stored.begin(), end = first; first != stored.end();) {
-        NamedTensors together;  // on the host: as many as are no larger than that, or one
+        NamedTensors together;  // on the host: as many as fit in 32 MB, or one that is larger
         for (std::size_t bytes = 0; end != stored.end(); ++end) {
           bytes += end->data.size();
           if (bytes > k_most_bytes && !together.empty()) break;

@@ -11,10 +11,10 @@ namespace use_gpu::detail {
 /// What is checked of a file: all, or its header alone, without a look at the values.
 enum class Checked { all, header };
 
-/// The tensors of a safetensors file; or, if its name ends in ".json", those that this index lists. They
-/// are new on that device, and their values have arrived. Without a device each lies in its file's
-/// memory, which it keeps, and which must not be written to, unless only the header was checked; then
-/// that changes no file. See aligned(). FileError if a file cannot be read, is damaged, has a dtype that
+/// The tensors of a safetensors file; or, if its name ends in ".json", those that this index lists. With
+/// a device, where all is checked, they are new there, and their values have arrived. Otherwise each lies
+/// in its file's memory, which it keeps, and which must not be written to, unless only the header was
+/// checked; then that changes no file. See aligned(). FileError if a file cannot be read, is damaged, has a dtype that
 /// LibTorch lacks, or lacks a tensor that the index has.
 [[nodiscard]] NamedTensors read_tensor_file(const char* function, const std::filesystem::path& file,
                                             Checked checked = Checked::all,

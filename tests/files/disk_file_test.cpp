@@ -48,7 +48,8 @@ TEST(MappedFile, ReadsAnyPartInPiecesThatItShows) {
   text[700'000] = 'b';
   write(folder / "file", text);
   const auto mapped = map_file(folder / "file");
-  for (const auto& [begin, size] : {std::pair(0, 1'000'000), {1, 3}, {699'999, 300'001}, {5, 0}}) {
+  using Part = std::pair<std::size_t, std::size_t>;  // begin and size
+  for (const auto& [begin, size] : {Part(0, 1'000'000), {1, 3}, {699'999, 300'001}, {5, 0}}) {
     std::string found(size, 'x');
     std::string seen;
     mapped.read(mapped.bytes.subspan(begin, size), reinterpret_cast<std::byte*>(found.data()),

@@ -104,6 +104,10 @@ shared = next(int(line.split()[1]) for line in open("/proc/self/status") if line
 rank, held = both[1 - dist.get_rank()].tolist()
 os.write(1, f"\\nrank {rank} {held} {shared}\\n".encode())  # in one piece: print() writes several, between those of the other rank
 dist.destroy_process_group()
+# Past the end of Python's interpreter, which ends LibTorch's threads of the backward pass (sampling.leave), but with a summary.
+import ctypes, sys
+sys.stdout.flush()
+ctypes.PyDLL(None).exit(0)
 """
 
 # What CUDA and NVML say of a card.

@@ -29,11 +29,11 @@ namespace USE_GPU_EXPORT use_gpu {
 /// device. A file whose name ends in ".json" is the index of a sharded model: its "weight_map" says
 /// which tensors to take from which file in its folder.
 ///
-/// Each value is read once: into its tensor, or for a GPU into 8 MB of pinned host memory, from where it
-/// travels, together with others, to as much memory of the GPU's. A checksum that does not fit is an error in a file of
-/// this library, and a warning in another file: Python programs copy the metadata to files with other
-/// values. On the device "meta" the tensors have dtypes and shapes only; the files are checked all the
-/// same. No other program may truncate a file meanwhile.
+/// Each value is read once: into its tensor, or for a GPU into 8 MB of pinned host memory, from where
+/// it travels with others to as much memory on the GPU. A checksum that does not fit is an error in a
+/// file of this library, and a warning in another file: Python programs copy the metadata to files
+/// with other values. On the device "meta" the tensors have dtypes and shapes only; the files are
+/// checked all the same. No other program may truncate a file meanwhile.
 ///
 /// Waits: for the device.
 ///

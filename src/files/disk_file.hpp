@@ -18,8 +18,9 @@ struct MappedFile {
   std::shared_ptr<void> memory;
   std::shared_ptr<const int> fd = {};  // the file, open
 
-  /// Reads some of the bytes into `into`: in a third of the time that their first use as memory takes.
-  /// `see` is given each piece while it is in the processor's cache. std::runtime_error if that fails.
+  /// Reads some of `bytes` into `into`, without the page faults of their first use as memory. `see` is
+  /// given each piece while it is in the processor's cache. std::runtime_error if that fails, or if the
+  /// file was truncated.
   void read(std::span<const std::byte> some, std::byte* into,
             const std::function<void(std::span<const std::byte>)>& see) const;
 };

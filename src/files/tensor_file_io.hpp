@@ -14,8 +14,8 @@ enum class Checked { all, header };
 /// The tensors of a safetensors file; or, if its name ends in ".json", those that this index lists. With
 /// a device, where all is checked, they are new there, and their values have arrived. Otherwise each lies
 /// in its file's memory, which it keeps, and which must not be written to, unless only the header was
-/// checked; then that changes no file. See aligned(). FileError if a file cannot be read, is damaged, has a dtype that
-/// LibTorch lacks, or lacks a tensor that the index has.
+/// checked; then that changes no file. See aligned(). FileError if a file cannot be read, is damaged,
+/// has a dtype that LibTorch lacks, or lacks a tensor that the index has.
 [[nodiscard]] NamedTensors read_tensor_file(const char* function, const std::filesystem::path& file,
                                             Checked checked = Checked::all,
                                             std::optional<c10::Device> device = {});

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
 // What a save leaves when one of its system calls fails, or the program is killed in it; and what a
-// load does when a file cannot be opened, looked at or read. This
-// program brings its own versions of the calls, which take the place of the C library's in the
-// libraries too; they do what was asked, except the one that is to fail.
+// load does when a file cannot be opened, looked at or read. This program brings its own versions of
+// the calls, which take the place of the C library's in the libraries too; they do what was asked,
+// except the one that is to fail.
 #include <dirent.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>

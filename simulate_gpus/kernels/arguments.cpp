@@ -22,8 +22,7 @@ bool is_index_operation(const c10::FunctionSchema& schema) {
 }
 
 bool takes_other_devices(const c10::FunctionSchema& schema) {
-  return is_index_operation(schema) || schema.name() == "aten::_ctc_loss" ||
-         schema.name() == "aten::_ctc_loss_backward" ||
+  return is_index_operation(schema) || schema.name().find("_ctc_loss") != std::string::npos ||
          (schema.name().starts_with("aten::_foreach_") && schema.argumentIndexWithName("scalars"));
 }
 

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: MIT
 //
-// What LibTorch gives to cuDNN where a program leaves it on. Simulated GPUs accept nothing for it, as far
-// as LibTorch asks; the rest is composed of operations that they have.
+// What LibTorch gives to cuDNN, composed of operations that simulated GPUs have. Recurrent layers are in recurrent.cpp.
 #include <ATen/ATen.h>
+#include <ATen/core/stack.h>
 
 #include <array>
 #include <cstdint>
 #include <optional>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "kernels/own_kernels.hpp"
 #include "kernels/registration.hpp"
 #include "runtime/interface.hpp"
+#include "runtime/settings.hpp"
 
 namespace simulate_gpus {
 namespace {
@@ -20,16 +22,22 @@ namespace {
 using at::Tensor;
 using OptionalTensor = std::optional<Tensor>;
 
-bool accepts_cudnn(const Tensor&) { return false; }
-
-bool uses_cudnn_for_ctc_loss(const Tensor&, const Tensor&, at::IntArrayRef, at::IntArrayRef,
-                             std::int64_t) {
-  return false;
+void accepts_nothing(const c10::OperatorHandle& operation, c10::DispatchKeySet,
+                     torch::jit::Stack* stack) {
+  torch::jit::drop(*stack, operation.schema().arguments().size());
+  stack->emplace_back(false);
 }
 
-bool uses_cudnn_for_ctc_loss_of_tensors(const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-                                        std::int64_t) {
-  return false;
+// -> loss, gradient of the sum of the losses. The lengths are numbers or a tensor of them.
+template <class Lengths>
+std::tuple<Tensor, Tensor> cudnn_ctc_loss(const Tensor& log_probs, const Tensor& targets,
+                                          Lengths input_lengths, Lengths target_lengths,
+                                          std::int64_t blank, bool, bool zero_infinity) {
+  auto [loss, alpha] =
+      at::_ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity);
+  Tensor of_inputs = at::_ctc_loss_backward(at::ones_like(loss), log_probs, targets, input_lengths,
+                                            target_lengths, loss, alpha, blank, zero_infinity);
+  return {loss, of_inputs};
 }
 
 // LibTorch's own convolution, while it is rehearsed, asks for cuDNN's, which are made of it. The rehearsal ends
@@ -134,14 +142,22 @@ Tensor flatten_weights(at::TensorList weights, std::int64_t, std::int64_t, std::
 
 }  // namespace
 
-void add_without_cudnn(torch::Library& library) {
+void add_cudnn(torch::Library& library) {
+  using torch::CppFunction;
   const auto add = [&](const char* name, auto function) {
-    library.impl(name, function);
+    library.impl(name, std::move(function));
     mark_as_computed(name);
   };
-  add("cudnn_is_acceptable", TORCH_FN(accepts_cudnn));
-  add("_use_cudnn_ctc_loss", TORCH_FN(uses_cudnn_for_ctc_loss));
-  add("_use_cudnn_ctc_loss.Tensor", TORCH_FN(uses_cudnn_for_ctc_loss_of_tensors));
+  if (settings().dry_run) {  // it counts LibTorch's own kernels instead
+    for (const char* name :
+         {"cudnn_is_acceptable", "_use_cudnn_ctc_loss", "_use_cudnn_ctc_loss.Tensor"})
+      add(name, CppFunction::makeFromBoxedFunction<&accepts_nothing>());
+  } else {
+    add_recurrent(library);
+    add_at_once(library, "_cudnn_ctc_loss", CppFunction(TORCH_FN(cudnn_ctc_loss<at::IntArrayRef>)));
+    add_at_once(library, "_cudnn_ctc_loss.Tensor",
+                CppFunction(TORCH_FN(cudnn_ctc_loss<const Tensor&>)));
+  }
   add("cudnn_convolution", TORCH_FN(cudnn_convolution));
   add("cudnn_convolution_transpose", TORCH_FN(cudnn_convolution_transpose));
   add("cudnn_convolution_relu", TORCH_FN(cudnn_convolution_relu));

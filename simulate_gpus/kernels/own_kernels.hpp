@@ -3,6 +3,7 @@
 // Operations that simulated GPUs do not leave to the CPU's kernel of the same name.
 #pragma once
 
+#include <c10/util/Exception.h>
 #include <torch/library.h>
 
 #include <optional>
@@ -14,11 +15,22 @@ inline bool is_given(const std::optional<at::Tensor>& tensor) {
   return tensor && tensor->defined();
 }
 
+/// LibTorch warns of nothing in this thread.
+class WithoutWarnings {
+  struct : c10::WarningHandler {
+    void process(const c10::Warning&) override {}
+  } silent_;
+  c10::WarningUtils::WarningHandlerGuard guard_{&silent_};
+};
+
 /// "add.out" of aten's operation.
 std::string short_name(const c10::OperatorName& name);
 
 /// For kernels of aten's operations of this key, which stay until the end of the process.
 torch::Library& library_of(c10::DispatchKey key);
+
+/// An operation of k_own_namespace (kernels/operation.hpp), computed on the host: for compute().
+void add_on_host(c10::FunctionSchema schema, torch::CppFunction function);
 
 /// Makes an operation of aten ("add.out") of what computes it on the host from its arguments there, as one operation of the GPU.
 /// Nothing where this LibTorch has none of the name.
@@ -33,11 +45,14 @@ void add_gpu_only(torch::Library& library);
 /// Products of float8 and of four bits, which a GPU scales.
 void add_scaled_products(torch::Library& library);
 
-/// What programs leave to cuDNN, in a dry run too.
-void add_without_cudnn(torch::Library& library);
+/// What LibTorch gives to cuDNN, in a dry run too.
+void add_cudnn(torch::Library& library);
 
 /// Fused attention.
 void add_attention(torch::Library& library);
+
+/// Recurrent layers, as cuDNN computes them.
+void add_recurrent(torch::Library& library);
 
 /// The parts of a batch normalization over several GPUs.
 void add_batch_norm(torch::Library& library);

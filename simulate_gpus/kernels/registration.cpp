@@ -3,7 +3,6 @@
 
 #include <ATen/Context.h>
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <c10/util/Exception.h>
 #include <torch/csrc/jit/codegen/fuser/interface.h>
 #include <torch/library.h>
 
@@ -165,11 +164,6 @@ void replace(torch::Library& library) {
   }
 }
 
-// LibTorch warns of each kernel that is registered twice.
-struct Silent : c10::WarningHandler {
-  void process(const c10::Warning&) override {}
-};
-
 }  // namespace
 
 std::string short_name(const c10::OperatorName& name) {
@@ -189,19 +183,25 @@ void mark_as_computed(const std::string& operation) {
   }
 }
 
-void add_at_once(torch::Library& library, const std::string& name, torch::CppFunction function) {
+void add_on_host(c10::FunctionSchema schema, torch::CppFunction function) {
   // Never destroyed: what is registered stays until the end of the process.
   using torch::Library;
   static auto& schemas = *new Library(Library::FRAGMENT, k_own_namespace, {}, __FILE__, __LINE__);
   static auto& host =
       *new Library(Library::IMPL, k_own_namespace, c10::DispatchKey::CPU, __FILE__, __LINE__);
+  const std::string name = short_name(schema.operator_name());
+  schemas.def(std::move(schema));
+  host.impl(name.c_str(), std::move(function));
+}
+
+void add_at_once(torch::Library& library, const std::string& name, torch::CppFunction function) {
   const std::size_t dot = name.find('.');
   const std::string base = "::" + name.substr(0, dot);
   const std::string overload = dot == std::string::npos ? "" : name.substr(dot + 1);
   const auto operation = c10::Dispatcher::singleton().findSchema({"aten" + base, overload});
   if (!operation) return;  // of a newer LibTorch
-  schemas.def(operation->schema().cloneWithName(k_own_namespace + base, overload));
-  host.impl(name.c_str(), std::move(function));
+  add_on_host(operation->schema().cloneWithName(k_own_namespace + base, overload),
+              std::move(function));
   library.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunctor(
                                  std::make_unique<ComputingKernel>(c10::DispatchKey::CPU)));
   mark_as_computed(name);
@@ -212,8 +212,7 @@ void add_at_once(torch::Library& library, const std::string& name, torch::CppFun
 using namespace simulate_gpus;
 
 void simulate_gpus_replace_kernels() {
-  Silent silent;
-  const c10::WarningUtils::WarningHandlerGuard guard(&silent);
+  const WithoutWarnings without;  // of each kernel that is registered twice
   at::globalContext().setSDPUseCuDNN(false);
   // TorchScript's fusers, which launch kernels that they compile.
   torch::jit::overrideCanFuseOnGPU(false);
@@ -233,7 +232,7 @@ void simulate_gpus_replace_kernels() {
     replace<c10::DispatchKey::NestedTensorCUDA, c10::DispatchKey::NestedTensorCPU>(
         library_of(c10::DispatchKey::NestedTensorCUDA));
   }
-  add_without_cudnn(library);
+  add_cudnn(library);
   replace_compiled_calls();
   add_observers();
   replace<c10::DispatchKey::SparseCUDA, c10::DispatchKey::SparseCPU>(

@@ -26,12 +26,24 @@ bool is_used_by_nobody_else(const at::Tensor& view) {
   return true;
 }
 
-// This thread's, made in InferenceMode or not; and whether the thread is past them, in destructors of what is older.
-thread_local bool views_are_over = false;
-thread_local struct ViewsOfThread {
-  ~ViewsOfThread() { views_are_over = true; }
-  std::array<std::vector<at::Tensor>, 2> by_mode;
-} views_of_thread;
+// By whether they were made in InferenceMode.
+using ViewsByMode = std::array<std::vector<at::Tensor>, 2>;
+
+// This thread's. Null before its first, and when it is past them, in destructors of what is older.
+constinit thread_local ViewsByMode* views_of_thread = nullptr;
+constinit thread_local bool views_are_over = false;
+
+void begin_views() {
+  thread_local struct Owner {
+    Owner() { views_of_thread = &views; }
+    ~Owner() {
+      views_of_thread = nullptr;
+      views_are_over = true;
+    }
+    ViewsByMode views;
+  } owner;
+  (void)owner;
+}
 
 // Whatever the last call has done to the view, for example in another size.
 void make_view_of(const at::Tensor& tensor, const at::Tensor& view) {
@@ -51,9 +63,11 @@ void make_view_of(const at::Tensor& tensor, const at::Tensor& view) {
 
 }  // namespace
 
-ReusedViews::ReusedViews()
-    : kept_(views_are_over ? nullptr
-                           : &views_of_thread.by_mode[c10::InferenceMode::is_enabled() ? 1 : 0]) {}
+ReusedViews::ReusedViews() {
+  if (views_of_thread == nullptr && !views_are_over) begin_views();
+  if (views_of_thread != nullptr)
+    kept_ = &(*views_of_thread)[c10::InferenceMode::is_enabled() ? 1 : 0];
+}
 
 at::Tensor ReusedViews::next(const at::Tensor& tensor) {
   constexpr std::size_t k_most = 256;

@@ -17,7 +17,7 @@ class ReusedViews {
   at::Tensor next(const at::Tensor& tensor);
 
  private:
-  std::vector<at::Tensor>* kept_;  // null when the thread ends
+  std::vector<at::Tensor>* kept_ = nullptr;  // when the thread ends
   std::size_t place_ = 0;
 };
 

@@ -53,13 +53,22 @@ void count_training(const std::string& name) {
                                 torch::nn::Linear(8, 2));
   network->to(device);
   const torch::Tensor x = torch::ones({3, 4}, device);
+  torch::nn::LSTM lstm(32, 32);
+  lstm->to(device);
+  const torch::Tensor sequences = torch::ones({50, 4, 32}, device);
   count({{"AdamW over lists of 100",
           [&] {
             const torch::NoGradGuard no_grad;
             step_of_lists(parameters, gradients, averages, squares);
           }},
          {"AdamW of 100", [&] { optimizer.step(); }},
-         {"forward, backward", [&] { network->forward(x).sum().backward(); }}},
+         {"forward, backward", [&] { network->forward(x).sum().backward(); }},
+         {"LSTM of 50 steps",
+          [&] {
+            const torch::NoGradGuard no_grad;
+            (void)lstm->forward(sequences);
+          }},
+         {"LSTM, backward too", [&] { std::get<0>(lstm->forward(sequences)).sum().backward(); }}},
         name);
 }
 

@@ -15,7 +15,7 @@ budgets = {"add_": 5400, "relu": 9350, "mm": 10500, "sum": 10850, "cat of 100": 
 if sys.argv[3] >= "2.15":  # whose allocator and streams take more
     budgets = {name: budget + 1000 for name, budget in budgets.items()}
 # So many times the CPU's.
-ratios = {"AdamW over lists of 100": 1.5, "AdamW of 100": 2, "forward, backward": 2}
+ratios = {"AdamW over lists of 100": 1.5, "AdamW of 100": 2, "forward, backward": 2, "LSTM of 50 steps": 2, "LSTM, backward too": 2}
 
 counts = callgrind_counts.counts(sys.argv[2], launcher=(sys.argv[1], "1"))
 status = 0

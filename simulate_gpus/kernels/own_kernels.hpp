@@ -36,6 +36,9 @@ void add_on_host(c10::FunctionSchema schema, torch::CppFunction function);
 /// Nothing where this LibTorch has none of the name.
 void add_at_once(torch::Library& library, const std::string& name, torch::CppFunction function);
 
+/// cat of few values.
+void add_cat(torch::Library& library);
+
 /// copy_: transfers stay LibTorch's own; what a CUDA kernel would do within a device is computed.
 void add_copy(torch::Library& library);
 

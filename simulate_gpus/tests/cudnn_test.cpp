@@ -184,8 +184,8 @@ TEST(Recurrent, IsReplayed) {
 TEST(Recurrent, KeepsFlattenedWeights) {
   torch::nn::LSTM lstm(torch::nn::LSTMOptions(k_width, k_hidden).num_layers(2));
   lstm->to(k_gpu);
-  const auto& first = lstm->parameters().front();
-  for (const Tensor& weight : lstm->parameters()) EXPECT_TRUE(weight.is_alias_of(first));
+  const Tensors weights = lstm->parameters();
+  for (const Tensor& weight : weights) EXPECT_TRUE(weight.is_alias_of(weights[0]));
   struct : c10::WarningHandler {
     void process(const c10::Warning& warning) override { texts.push_back(warning.msg()); }
     std::vector<std::string> texts;

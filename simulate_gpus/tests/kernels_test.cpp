@@ -222,6 +222,39 @@ TEST(Kernels, DoNotDependOnFlags) {
   context.setSDPUseMath(true);
 }
 
+// Few values are copied without the CPU's kernel, if they lie in order.
+TEST(Kernels, JoinTensors) {
+  const auto check = [](const Tensor& x, std::int64_t dim, const auto& parts_of) {
+    const Tensor joined = torch::cat(parts_of(x.to(k_gpu)), dim),
+                 expected = torch::cat(parts_of(x), dim);
+    EXPECT_EQ(joined.scalar_type(), expected.scalar_type());
+    EXPECT_EQ(joined.strides(), expected.strides());
+    EXPECT_TRUE(joined.cpu().equal(expected)) << expected.sizes() << ' ' << dim;
+  };
+  using Parts = std::vector<Tensor>;
+  for (const auto dtype :
+       {torch::kFloat, torch::kDouble, torch::kHalf, torch::kLong, torch::kBool}) {
+    const Tensor x = (100 * torch::rand({4, 3, 5})).to(dtype);
+    for (std::int64_t dim = -3; dim < 3; ++dim) {
+      check(x, dim, [&](const Tensor& y) { return Parts{y, y.narrow(dim, 1, 2).contiguous(), y}; });
+      check(x, dim, [&](const Tensor& y) { return Parts{y, y.narrow(dim, 1, 2)}; });
+      check(x, dim, [&](const Tensor& y) { return Parts{y, y[0].expand_as(y)}; });
+      check(x, dim, [&](const Tensor& y) { return Parts{y.narrow(dim, 0, 0).contiguous(), y}; });
+    }
+    check(x, 1, [](const Tensor& y) { return Parts{y, y.new_empty({0})}; });
+    check(x[0][0], 0, [](const Tensor& y) { return Parts{y, y.narrow(0, 2, 3)}; });
+    check(x.repeat({20, 10, 20}), 1, [](const Tensor& y) { return Parts{y, y}; });
+  }
+  const Tensor images = torch::rand({2, 3, 4, 4});
+  for (const auto format : {torch::MemoryFormat::Contiguous, torch::MemoryFormat::ChannelsLast})
+    check(images.to(format), 1, [](const Tensor& y) { return Parts{y, y}; });
+  check(images[0], 0, [](const Tensor& y) { return Parts{y, y.to(torch::kLong)}; });
+  const Tensor x = torch::ones({2, 3}, k_gpu);
+  EXPECT_TRUE(has(error_of([&] { torch::cat({x, x}, 2); }), "Dimension out of range"));
+  EXPECT_TRUE(has(error_of([&] { torch::cat({x, x.t()}, 0); }), "Sizes of tensors must match"));
+  EXPECT_TRUE(has(error_of([&] { torch::cat({x, x.to(k_second_gpu)}, 0); }), "same device"));
+}
+
 TEST(Kernels, ComputeInEveryType) {
   for (const auto type : {torch::kHalf, torch::kBFloat16, torch::kDouble, torch::kComplexFloat,
                           torch::kComplexDouble}) {

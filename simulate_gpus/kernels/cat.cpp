@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT
+//
+// torch.cat of few values, be they of many tensors: copied one behind the other. A view of each tensor for the CPU's kernel
+// would take several times as long.
+#include <ATen/ATen.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <c10/util/SmallVector.h>
+#include <c10/util/accumulate.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "kernels/compute.hpp"
+#include "kernels/own_kernels.hpp"
+#include "runtime/interface.hpp"
+#include "runtime/settings.hpp"
+
+namespace simulate_gpus {
+namespace {
+
+using at::Tensor;
+using Sizes = c10::SmallVector<std::int64_t, 3>;
+
+// The result's sizes, if the tensors are alike but in the dimension, and their values lie in the order of their indices;
+// else none. Of four dimensions the layout of images would be one more question.
+Sizes joined_sizes(const at::ITensorListRef& tensors, std::int64_t dim) {
+  constexpr std::array k_dtypes = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kLong};
+  if (tensors.size() == 0) return {};
+  const Tensor& first = *tensors.begin();
+  if (!first.defined() || !first.is_cuda() || !is_strided(first) || first.is_conj() ||
+      first.is_neg() || first.dim() > 3 || dim < 0 || dim >= first.dim() ||
+      std::ranges::count(k_dtypes, first.scalar_type()) == 0)
+    return {};
+  const auto expected = first.sizes();
+  const auto place = static_cast<std::size_t>(dim);
+  Sizes joined(expected.begin(), expected.end());
+  joined[place] = 0;
+  for (const Tensor& x : tensors) {
+    const auto sizes = x.sizes();
+    if (x.key_set() != first.key_set() || x.device() != first.device() ||
+        x.dtype() != first.dtype() || sizes.size() != expected.size() || !x.is_contiguous() ||
+        x.has_names())
+      return {};
+    for (std::size_t d = 0; d < sizes.size(); ++d)
+      if (d != place && sizes[d] != expected[d]) return {};
+    joined[place] += sizes[place];
+  }
+  return joined;
+}
+
+// Whether nobody looks into the operation, and what it writes is neither kept for a graph nor from other streams.
+bool is_plain(cudaStream_t stream) {
+  return !rehearses() && !postpones() && !is_captured(stream) && !wants_parts() &&
+         !settings().check;
+}
+
+Tensor join(const at::ITensorListRef& tensors, std::size_t dim, const Sizes& sizes) {
+  const Tensor& first = *tensors.begin();
+  const Tensor joined(at::detail::empty_generic(sizes, c10::cuda::CUDACachingAllocator::get(),
+                                                c10::DispatchKeySet(c10::DispatchKey::CUDA),
+                                                first.scalar_type(), std::nullopt));
+  const auto product = [](auto begin, auto end) {
+    return static_cast<std::size_t>(c10::multiply_integers(begin, end));
+  };
+  const std::size_t rows = product(sizes.begin(), sizes.begin() + dim),
+                    item = product(sizes.begin() + dim + 1, sizes.end()) * first.itemsize();
+  auto* to = static_cast<std::byte*>(host_address(joined.mutable_data_ptr()));
+  for (std::size_t row = 0; row < rows; ++row) {
+    for (const Tensor& x : tensors) {
+      const std::size_t bytes = static_cast<std::size_t>(x.sizes()[dim]) * item;
+      if (bytes == 0) continue;
+      const auto* from = static_cast<const std::byte*>(host_address(x.const_data_ptr()));
+      std::memcpy(to, from + row * bytes, bytes);
+      to += bytes;
+    }
+  }
+  return joined;
+}
+
+Tensor cat(const at::ITensorListRef& tensors, std::int64_t dim) {
+  constexpr std::int64_t k_few = 1 << 14;
+  static const Operation& operation = Operation::of("aten::cat");
+  const Sizes sizes = joined_sizes(tensors, dim);
+  if (!sizes.empty() && c10::multiply_integers(sizes) <= k_few) {
+    const Tensor& first = *tensors.begin();
+    const c10::cuda::OptionalCUDAGuard guard(first.device());
+    cudaStream_t stream = c10::cuda::getCurrentCUDAStream().stream();
+    if (is_plain(stream)) {
+      const cudaError_t refused = begin_operation(stream);
+      if (refused != cudaSuccess) C10_CUDA_CHECK(refused);  // slow, also on success
+      Tensor joined = join(tensors, static_cast<std::size_t>(dim), sizes);
+      tell_operation(stream, operation.schema().name());
+      return joined;
+    }
+  }
+  torch::jit::Stack stack{tensors, dim};
+  compute(operation, &stack);
+  return stack[0].toTensor();
+}
+
+}  // namespace
+
+void add_cat(torch::Library& library) { library.impl("cat", TORCH_FN(cat)); }
+
+}  // namespace simulate_gpus

@@ -5,7 +5,6 @@
 #include <ATen/ATen.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <c10/util/SmallVector.h>
 #include <c10/util/accumulate.h>
@@ -15,6 +14,7 @@
 #include <cstring>
 
 #include "kernels/compute.hpp"
+#include "kernels/inside_kernel.hpp"
 #include "kernels/own_kernels.hpp"
 #include "runtime/interface.hpp"
 #include "runtime/settings.hpp"
@@ -26,7 +26,7 @@ using at::Tensor;
 using Sizes = c10::SmallVector<std::int64_t, 3>;
 
 // The result's sizes, if the tensors are alike but in the dimension, and their values lie in the order of their indices;
-// else none. Of four dimensions the layout of images would be one more question.
+// else none. With four dimensions the result could be channels last.
 Sizes joined_sizes(const at::ITensorListRef& tensors, std::int64_t dim) {
   constexpr std::array k_dtypes = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kLong};
   if (tensors.size() == 0) return {};
@@ -52,7 +52,7 @@ Sizes joined_sizes(const at::ITensorListRef& tensors, std::int64_t dim) {
   return joined;
 }
 
-// Whether nobody looks into the operation, and what it writes is neither kept for a graph nor from other streams.
+// Whether nobody looks into the operation, and what it writes is neither recorded for a graph nor hidden from other streams.
 bool is_plain(cudaStream_t stream) {
   return !rehearses() && !postpones() && !is_captured(stream) && !wants_parts() &&
          !settings().check;
@@ -84,15 +84,16 @@ Tensor join(const at::ITensorListRef& tensors, std::size_t dim, const Sizes& siz
 Tensor cat(const at::ITensorListRef& tensors, std::int64_t dim) {
   constexpr std::int64_t k_few = 1 << 14;
   static const Operation& operation = Operation::of("aten::cat");
-  const Sizes sizes = joined_sizes(tensors, dim);
+  const std::int64_t place = dim < 0 && tensors.size() > 0 ? dim + (*tensors.begin()).dim() : dim;
+  const Sizes sizes = joined_sizes(tensors, place);
   if (!sizes.empty() && c10::multiply_integers(sizes) <= k_few) {
     const Tensor& first = *tensors.begin();
-    const c10::cuda::OptionalCUDAGuard guard(first.device());
+    const OnDevice on_device(first.device());
     cudaStream_t stream = c10::cuda::getCurrentCUDAStream().stream();
     if (is_plain(stream)) {
       const cudaError_t refused = begin_operation(stream);
       if (refused != cudaSuccess) C10_CUDA_CHECK(refused);  // slow, also on success
-      Tensor joined = join(tensors, static_cast<std::size_t>(dim), sizes);
+      Tensor joined = join(tensors, static_cast<std::size_t>(place), sizes);
       tell_operation(stream, operation.schema().name());
       return joined;
     }

@@ -4,8 +4,6 @@
 #include <ATen/ATen.h>
 #include <c10/core/impl/GPUTrace.h>
 #include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAFunctions.h>
-#include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
 #include <algorithm>
@@ -42,21 +40,6 @@ void give(Values results, torch::jit::Stack* stack) {
     std::ranges::move(results, std::back_inserter(*stack));
   }
 }
-
-// CUDAGuard, which costs more than an operation of few values where the device is current already.
-class OnDevice {
- public:
-  explicit OnDevice(c10::Device device) {
-    if (c10::cuda::current_device() != device.index()) {
-      guard_.set_device(device);
-    } else {
-      c10::cuda::SetTargetDevice();  // which LibTorch may have put off
-    }
-  }
-
- private:
-  c10::cuda::OptionalCUDAGuard guard_;
-};
 
 // Some of the CPU's operations in place give their tensor another size.
 void check_size_in_place(const HostCall& call, const Values& arguments, const at::Tensor& written,

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/SmallVector.h>
 
 #include <cstdint>
 #include <functional>
@@ -14,7 +15,7 @@
 namespace simulate_gpus {
 
 /// What is to be written, and its new values: CUDA tensors if that happens at once, views of them (on_host) if later.
-using Writes = std::vector<std::pair<at::Tensor, at::Tensor>>;
+using Writes = c10::SmallVector<std::pair<at::Tensor, at::Tensor>, 1>;
 
 /// A CPU tensor over the memory of a CUDA tensor, with its sizes, strides and layout; of a sparse or
 /// nested one, over the memory of its parts. Any other tensor is itself.

@@ -4,6 +4,9 @@
 #include <ATen/record_function.h>
 #include <c10/core/DispatchKeySet.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/util/Exception.h>
 
 #include <optional>
 
@@ -28,6 +31,35 @@ class InsideKernel {
       c10::impl::tls_local_dispatch_key_set().excluded_ |
           c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset};
   std::optional<at::DisableRecordFunctionGuard> not_profiled_;
+};
+
+/// CUDAGuard, which costs more than an operation of few values where the device is current already.
+class OnDevice {
+ public:
+  explicit OnDevice(c10::Device device) {
+    if (c10::cuda::current_device() != device.index()) {
+      guard_.set_device(device);
+    } else {
+      c10::cuda::SetTargetDevice();  // which LibTorch may have put off
+    }
+  }
+
+ private:
+  c10::cuda::OptionalCUDAGuard guard_;
+};
+
+/// LibTorch warns of nothing in this thread.
+class WithoutWarnings {
+ public:
+  WithoutWarnings() = default;
+  WithoutWarnings(const WithoutWarnings&) = delete;
+  WithoutWarnings& operator=(const WithoutWarnings&) = delete;
+
+ private:
+  struct : c10::WarningHandler {
+    void process(const c10::Warning&) override {}
+  } silent_;
+  c10::WarningUtils::WarningHandlerGuard guard_{&silent_};
 };
 
 }  // namespace simulate_gpus

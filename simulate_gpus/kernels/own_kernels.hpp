@@ -3,7 +3,6 @@
 // Operations that simulated GPUs do not leave to the CPU's kernel of the same name.
 #pragma once
 
-#include <c10/util/Exception.h>
 #include <torch/library.h>
 
 #include <optional>
@@ -14,14 +13,6 @@ namespace simulate_gpus {
 inline bool is_given(const std::optional<at::Tensor>& tensor) {
   return tensor && tensor->defined();
 }
-
-/// LibTorch warns of nothing in this thread.
-class WithoutWarnings {
-  struct : c10::WarningHandler {
-    void process(const c10::Warning&) override {}
-  } silent_;
-  c10::WarningUtils::WarningHandlerGuard guard_{&silent_};
-};
 
 /// "add.out" of aten's operation.
 std::string short_name(const c10::OperatorName& name);
@@ -48,13 +39,13 @@ void add_gpu_only(torch::Library& library);
 /// Products of float8 and of four bits, which a GPU scales.
 void add_scaled_products(torch::Library& library);
 
-/// What LibTorch gives to cuDNN, in a dry run too.
+/// What LibTorch gives to cuDNN. In a dry run without recurrent layers and ctc_loss, for which LibTorch then has its own.
 void add_cudnn(torch::Library& library);
 
 /// Fused attention.
 void add_attention(torch::Library& library);
 
-/// Recurrent layers, as cuDNN computes them.
+/// Recurrent layers, for add_cudnn.
 void add_recurrent(torch::Library& library);
 
 /// The parts of a batch normalization over several GPUs.

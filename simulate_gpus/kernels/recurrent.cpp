@@ -7,7 +7,10 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/core/function_schema.h>
 #include <ATen/native/RNN.h>
-#include <torch/csrc/autograd/autograd.h>
+#include <c10/util/accumulate.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <array>
@@ -18,6 +21,7 @@
 #include <vector>
 
 #include "kernels/compute.hpp"
+#include "kernels/inside_kernel.hpp"
 #include "kernels/own_kernels.hpp"
 #include "kernels/registration.hpp"
 
@@ -63,7 +67,7 @@ struct Layers {
 
   [[nodiscard]] States compute() const {
     const WithoutWarnings without;                // of what the CPU's libraries lack
-    const at::AutoGradMode as_told(is_training);  // by which oneDNN chooses between its layers
+    const at::AutoGradMode as_told(is_training);  // oneDNN has a layer for training, and asks this
     const Tensor lengths = batch_sizes.empty() ? Tensor() : at::tensor(batch_sizes, at::kLong);
     const auto with = [&](const auto& layer, const auto& state) {
       return lengths.defined() ? layer(input, lengths, state, weights, has_biases, count,
@@ -98,39 +102,62 @@ void forward_on_host(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* sta
 // This thread's operations are differentiated, and saved without the program's hooks.
 class WithAutograd {
  public:
-  ~WithAutograd() { at::SavedTensorDefaultHooks::set_tracing(had_no_hooks_); }
+  WithAutograd() = default;
+  ~WithAutograd() { at::SavedTensorDefaultHooks::set_tracing(was_tracing_); }
+  WithAutograd(const WithAutograd&) = delete;
+  WithAutograd& operator=(const WithAutograd&) = delete;
 
  private:
-  bool had_no_hooks_ = at::SavedTensorDefaultHooks::set_tracing(true);
+  bool was_tracing_ = at::SavedTensorDefaultHooks::set_tracing(true);
+  c10::InferenceMode no_inference_{false};
   c10::impl::ForceDispatchKeyGuard keys_{c10::impl::tls_local_dispatch_key_set().included_,
                                          c10::impl::tls_local_dispatch_key_set().excluded_ -
                                              c10::autograd_dispatch_keyset_with_ADInplaceOrView};
 };
+
+// In a backward pass the engine that runs it. Elsewhere, as in a graph's replay, the thread may hold the lock of Python, with
+// which only LibTorch's own engine runs.
+torch::autograd::Engine& engine() {
+  using torch::autograd::Engine;
+  const bool is_in_backward = torch::autograd::get_current_graph_task_id() >= 0;
+  return is_in_backward ? Engine::get_default_engine() : Engine::get_base_engine();
+}
 
 // The layers are computed again: nothing but their operands has been kept for this.
 void backward_on_host(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
   const bool wants_weights = torch::jit::pop(*stack).toBool();
   const auto grads = torch::jit::pop(*stack, 3);
   Layers layers(*stack);
+  const WithAutograd with_autograd;
   std::vector<Tensor> inputs;
+  torch::autograd::edge_list to_inputs, to_outputs;
   const auto differentiate_by = [&](Tensor& x) {
-    if (x.defined()) inputs.push_back(x = x.detach().requires_grad_());
+    if (!x.defined()) return;
+    x = (x.is_inference() ? x.clone() : x.detach()).requires_grad_();
+    inputs.push_back(x);
+    to_inputs.push_back(torch::autograd::impl::gradient_edge(x));
   };
   for (Tensor* x : {&layers.input, &layers.hx, &layers.cx}) differentiate_by(*x);
   const std::size_t first_weight = inputs.size();
-  if (wants_weights) std::ranges::for_each(layers.weights, differentiate_by);
+  for (Tensor& weight : layers.weights) {
+    if (wants_weights) {
+      differentiate_by(weight);
+    } else if (weight.is_inference()) {
+      weight = weight.clone();
+    }
+  }
 
-  std::vector<Tensor> outputs, of_outputs;
-  const WithAutograd with_autograd;
   const auto [output, hidden, cell] = layers.compute();
+  std::vector<Tensor> of_outputs;
   for (std::size_t i = 0; const Tensor& x : {output, hidden, cell}) {
     const OptionalTensor grad = grads[i++].toOptional<Tensor>();
     if (!is_given(grad)) continue;
-    outputs.push_back(x);
+    to_outputs.push_back(torch::autograd::impl::gradient_edge(x));
     of_outputs.push_back(wide(*grad));
   }
-  const auto of_inputs = torch::autograd::grad(outputs, inputs, of_outputs, /*retain_graph=*/false,
-                                               /*create_graph=*/false, /*allow_unused=*/true);
+  const auto of_inputs =
+      engine().execute(to_outputs, of_outputs, /*keep_graph=*/false,
+                       /*create_graph=*/false, /*accumulate_grad=*/false, to_inputs);
   const auto returned = [&](std::size_t i) {
     return of_inputs[i].defined() ? of_inputs[i].to(layers.dtype).contiguous()
                                   : at::zeros_like(inputs[i], layers.dtype);
@@ -147,14 +174,51 @@ Tensor steps_first(const Tensor& x, bool batch_first, at::IntArrayRef batch_size
   return batch_first && batch_sizes.empty() ? x.transpose(0, 1) : x;
 }
 
-void check_states(const Tensor& hx, const OptionalTensor& cx, std::int64_t mode) {
-  TORCH_CHECK(mode == k_lstm || !is_given(cx), "rnn: illegal defined cx for non-LSTM RNN");
-  TORCH_CHECK(hx.is_contiguous(), "rnn: hx is not contiguous");
-  TORCH_CHECK(!is_given(cx) || cx->is_contiguous(), "rnn: cx is not contiguous");
-}
-
 void check_size(const char* name, const Tensor& x, at::IntArrayRef expected) {
   TORCH_CHECK(x.sizes() == expected, "Expected ", name, " size ", expected, ", got ", x.sizes());
+}
+
+// What cuDNN refuses, and what it would read beyond the end. The input's steps come first.
+void check_layers(const Tensor& input, at::TensorList weights, std::int64_t weights_per_layer,
+                  const Tensor& hx, const OptionalTensor& cx, std::int64_t mode,
+                  std::int64_t hidden_size, std::int64_t proj_size, std::int64_t layers,
+                  bool bidirectional, at::IntArrayRef batch_sizes) {
+  TORCH_CHECK(at::isFloatingType(input.scalar_type()),
+              "getCudnnDataTypeFromScalarType() not supported for ", input.scalar_type());
+  TORCH_CHECK(mode >= k_relu && mode <= k_gru, "unrecognized cuDNN RNN mode ", mode);
+  TORCH_CHECK(mode == k_lstm || !is_given(cx), "rnn: illegal defined cx for non-LSTM RNN");
+  TORCH_CHECK(mode != k_lstm || is_given(cx), "rnn: an LSTM needs cx");
+  TORCH_CHECK(hx.is_contiguous(), "rnn: hx is not contiguous");
+  TORCH_CHECK(!is_given(cx) || cx->is_contiguous(), "rnn: cx is not contiguous");
+
+  const std::int64_t directions = bidirectional ? 2 : 1, states = layers * directions,
+                     width = proj_size == 0 ? hidden_size : proj_size;
+  TORCH_CHECK(input.dim() == (batch_sizes.empty() ? 3 : 2), "rnn: the input has ", input.dim(),
+              " dimensions");
+  TORCH_CHECK(batch_sizes.empty() || c10::sum_integers(batch_sizes) == input.size(0),
+              "rnn: the batch sizes are of ", c10::sum_integers(batch_sizes),
+              " steps, the input has ", input.size(0));
+  const std::int64_t sequences = batch_sizes.empty() ? input.size(1) : batch_sizes[0];
+  check_size("hidden", hx, {states, sequences, width});
+  if (is_given(cx)) check_size("cell", *cx, {states, sequences, hidden_size});
+  TORCH_CHECK(layers > 0 && std::ssize(weights) == states * weights_per_layer, "rnn: expected ",
+              weights_per_layer, " weights for each of ", states, " layers and directions, got ",
+              weights.size());
+  const std::int64_t rows = hidden_size * (mode == k_lstm ? 4 : mode == k_gru ? 3 : 1);
+  for (std::int64_t i = 0; i < std::ssize(weights); ++i) {
+    const bool is_first = i < directions * weights_per_layer;
+    const std::int64_t place = i % weights_per_layer;
+    const Tensor& weight = weights[static_cast<std::size_t>(i)];
+    if (place == 0) {
+      check_size("weight", weight, {rows, is_first ? input.size(-1) : directions * width});
+    } else if (place == 1) {
+      check_size("weight", weight, {rows, width});
+    } else if (proj_size != 0 && place == weights_per_layer - 1) {
+      check_size("weight", weight, {proj_size, hidden_size});
+    } else {
+      check_size("bias", weight, {rows});
+    }
+  }
 }
 
 // What a layer keeps of a step for its backward pass: gates and state.
@@ -177,15 +241,12 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> cudnn_rnn(
         "need to be compacted at every call, possibly greatly increasing memory usage. To compact "
         "weights again call flatten_parameters().");
   }
-  check_states(hx, cx, mode);
   TORCH_CHECK_NOT_IMPLEMENTED(!train || dropout == 0 || layers == 1,
                               "Simulated GPUs have no _cudnn_rnn with dropout between its layers: "
                               "call lstm, gru, rnn_tanh or rnn_relu");
   const Tensor x = steps_first(input, batch_first, batch_sizes);
-  const std::int64_t states = layers * (bidirectional ? 2 : 1),
-                     sequences = batch_sizes.empty() ? x.size(1) : batch_sizes[0];
-  check_size("hidden", hx, {states, sequences, proj_size == 0 ? hidden_size : proj_size});
-  if (is_given(cx)) check_size("cell", *cx, {states, sequences, hidden_size});
+  check_layers(x, weights, weights_per_layer, hx, cx, mode, hidden_size, proj_size, layers,
+               bidirectional, batch_sizes);
   const Stack results =
       compute("simulate_gpus::recurrent", {x, hx, cx, weights, mode, layers, weights_per_layer >= 4,
                                            train, bidirectional, batch_sizes});
@@ -199,24 +260,26 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> cudnn_rnn(
 std::tuple<Tensor, Tensor, Tensor, std::vector<Tensor>> cudnn_rnn_backward(
     const Tensor& input, at::TensorList weights, std::int64_t weights_per_layer, const Tensor&,
     const Tensor& hx, const OptionalTensor& cx, const Tensor&, const OptionalTensor& of_output,
-    const OptionalTensor& of_hidden, const OptionalTensor& of_cell, std::int64_t mode, std::int64_t,
-    std::int64_t, std::int64_t layers, bool batch_first, double, bool train, bool bidirectional,
-    at::IntArrayRef batch_sizes, const OptionalTensor&, const Tensor&, std::array<bool, 4> wanted) {
+    const OptionalTensor& of_hidden, const OptionalTensor& of_cell, std::int64_t mode,
+    std::int64_t hidden_size, std::int64_t proj_size, std::int64_t layers, bool batch_first, double,
+    bool train, bool bidirectional, at::IntArrayRef batch_sizes, const OptionalTensor&,
+    const Tensor&, std::array<bool, 4> wanted) {
   if (!is_given(of_output) && !is_given(of_hidden) && !is_given(of_cell))
     return {Tensor(), Tensor(), Tensor(), std::vector<Tensor>(weights.size())};
-  check_states(hx, cx, mode);
   TORCH_CHECK(train, "cudnn RNN backward can only be called in training mode");
   const auto steps = [&](const Tensor& x) { return steps_first(x, batch_first, batch_sizes); };
+  const Tensor x = steps(input);
+  check_layers(x, weights, weights_per_layer, hx, cx, mode, hidden_size, proj_size, layers,
+               bidirectional, batch_sizes);
   const Stack results = compute(
       "simulate_gpus::recurrent_backward",
-      {steps(input), hx, cx, weights, mode, layers, weights_per_layer >= 4, train, bidirectional,
-       batch_sizes, is_given(of_output) ? steps(*of_output) : OptionalTensor(), of_hidden, of_cell,
-       wanted[3]});
+      {x, hx, cx, weights, mode, layers, weights_per_layer >= 4, train, bidirectional, batch_sizes,
+       is_given(of_output) ? steps(*of_output) : OptionalTensor(), of_hidden, of_cell, wanted[3]});
   return {steps(results[0].toTensor()), results[1].toTensor(), results[2].toTensor(),
           results[3].toTensorVector()};
 }
 
-// The weights in float16 where they are not. LibTorch's own function has cuDNN lay them out.
+// The weights are cast at each call, the states once, as by LibTorch's own function, which has cuDNN lay them out.
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> cudnn_rnn_with_autocast(
     const Tensor& input, at::TensorList weights, std::int64_t weights_per_layer,
     const OptionalTensor& buffer, const Tensor& hx, const OptionalTensor& cx, std::int64_t mode,
@@ -224,17 +287,19 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> cudnn_rnn_with_autocast(
     double dropout, bool train, bool bidirectional, at::IntArrayRef batch_sizes,
     const OptionalTensor& dropout_state) {
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::Autocast);
-  for (const Tensor& weight : weights) {
-    TORCH_CHECK(weight.scalar_type() == weights[0].scalar_type(),
-                "Weight scalar types do not match.");
+  const at::ScalarType dtype = weights.empty() ? at::kHalf : weights[0].scalar_type();
+  for (const Tensor& weight : weights)
+    TORCH_CHECK(weight.scalar_type() == dtype, "Weight scalar types do not match.");
+  std::vector<Tensor> narrow = weights.vec();
+  OptionalTensor narrow_buffer = buffer;
+  if (dtype != at::kHalf && dtype != at::kDouble && at::isFloatingType(dtype)) {
+    for (Tensor& weight : narrow) weight = weight.to(at::kHalf);
+    narrow_buffer = at::empty({0}, narrow[0].options());
   }
   const auto cast = [](const auto& x) {
     return at::autocast::cached_cast(at::kHalf, x, c10::kCUDA);
   };
-  const std::vector<Tensor> narrow = cast(weights);
-  const bool are_cast = narrow[0].scalar_type() != weights[0].scalar_type();
-  return at::_cudnn_rnn(cast(input), narrow, weights_per_layer,
-                        are_cast ? at::empty({0}, narrow[0].options()) : buffer, cast(hx), cast(cx),
+  return at::_cudnn_rnn(cast(input), narrow, weights_per_layer, narrow_buffer, cast(hx), cast(cx),
                         mode, hidden_size, proj_size, layers, batch_first, dropout, train,
                         bidirectional, batch_sizes, dropout_state);
 }
@@ -255,7 +320,7 @@ OptionalTensor buffer_of(at::TensorList weights) {
 }
 
 // Layers that LibTorch wants of cuDNN. Where dropout comes between them they are called one by one.
-struct Wanted {
+struct CudnnLayers {
   Mode mode;
   Tensor input, hx;
   OptionalTensor cx;
@@ -267,13 +332,15 @@ struct Wanted {
   at::IntArrayRef batch_sizes = {};
 
   [[nodiscard]] States operator()() const {
-    const OptionalTensor buffer = buffer_of(weights);
+    TORCH_CHECK(layers > 0 && !weights.empty(), "rnn: expected weights of at least one layer");
+    OptionalTensor buffer = buffer_of(weights);
     if (!train || dropout == 0 || layers == 1) return call(input, 0, layers, buffer);
     Tensor output = input;
     std::vector<Tensor> hidden, cells;
     for (std::int64_t layer = 0; layer < layers; ++layer) {
       if (layer > 0) output = at::dropout(output, dropout, /*train=*/true);
       const auto states = call(output, layer, 1, buffer);
+      if (!buffer) buffer = at::empty({0}, input.options());  // warned of once
       output = std::get<0>(states);
       hidden.push_back(std::get<1>(states));
       cells.push_back(std::get<2>(states));
@@ -315,8 +382,8 @@ void layers_of(Tensor& output, Tensor& hidden, const Tensor& input, const Tensor
                at::TensorList weights, bool has_biases, std::int64_t layers, double dropout,
                bool train, bool bidirectional, bool batch_first) {
   std::tie(output, hidden, std::ignore) =
-      Wanted{mode,  input,         hx,         {}, weights, has_biases, layers, dropout,
-             train, bidirectional, batch_first}();
+      CudnnLayers{mode,  input,         hx,         {}, weights, has_biases, layers, dropout,
+                  train, bidirectional, batch_first}();
 }
 
 template <Mode mode>
@@ -324,44 +391,44 @@ void packed_layers_of(Tensor& output, Tensor& hidden, const Tensor& input,
                       const Tensor& batch_sizes, const Tensor& hx, at::TensorList weights,
                       bool has_biases, std::int64_t layers, double dropout, bool train,
                       bool bidirectional) {
-  std::tie(output, hidden, std::ignore) = Wanted{mode,
-                                                 input,
-                                                 hx,
-                                                 {},
-                                                 weights,
-                                                 has_biases,
-                                                 layers,
-                                                 dropout,
-                                                 train,
-                                                 bidirectional,
-                                                 /*batch_first=*/false,
-                                                 numbers_of(batch_sizes)}();
+  std::tie(output, hidden, std::ignore) = CudnnLayers{mode,
+                                                      input,
+                                                      hx,
+                                                      {},
+                                                      weights,
+                                                      has_biases,
+                                                      layers,
+                                                      dropout,
+                                                      train,
+                                                      bidirectional,
+                                                      /*batch_first=*/false,
+                                                      numbers_of(batch_sizes)}();
 }
 
 void lstm(Tensor& output, Tensor& hidden, Tensor& cell, const Tensor& input, at::TensorList states,
           at::TensorList weights, bool has_biases, std::int64_t layers, double dropout, bool train,
           bool bidirectional, bool batch_first) {
   std::tie(output, hidden, cell) =
-      Wanted{k_lstm, input,   states[0], states[1],     weights,    has_biases,
-             layers, dropout, train,     bidirectional, batch_first}();
+      CudnnLayers{k_lstm, input,   states[0], states[1],     weights,    has_biases,
+                  layers, dropout, train,     bidirectional, batch_first}();
 }
 
 void packed_lstm(Tensor& output, Tensor& hidden, Tensor& cell, const Tensor& input,
                  const Tensor& batch_sizes, at::TensorList states, at::TensorList weights,
                  bool has_biases, std::int64_t layers, double dropout, bool train,
                  bool bidirectional) {
-  std::tie(output, hidden, cell) = Wanted{k_lstm,
-                                          input,
-                                          states[0],
-                                          states[1],
-                                          weights,
-                                          has_biases,
-                                          layers,
-                                          dropout,
-                                          train,
-                                          bidirectional,
-                                          /*batch_first=*/false,
-                                          numbers_of(batch_sizes)}();
+  std::tie(output, hidden, cell) = CudnnLayers{k_lstm,
+                                               input,
+                                               states[0],
+                                               states[1],
+                                               weights,
+                                               has_biases,
+                                               layers,
+                                               dropout,
+                                               train,
+                                               bidirectional,
+                                               /*batch_first=*/false,
+                                               numbers_of(batch_sizes)}();
 }
 
 }  // namespace

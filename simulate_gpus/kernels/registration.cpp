@@ -19,6 +19,7 @@
 
 #include "kernels/arguments.hpp"
 #include "kernels/compute.hpp"
+#include "kernels/inside_kernel.hpp"
 #include "kernels/own_kernels.hpp"
 #include "kernels/places.hpp"
 #include "kernels/program_kernels.hpp"

@@ -64,11 +64,6 @@ bool has_lazy_copy(const Values& arguments) {
   return has_one;
 }
 
-// What a kernel warns of, the one that computes says too.
-struct Silence : c10::WarningHandler {
-  void process(const c10::Warning&) override {}
-};
-
 bool is_dense(const at::Tensor& tensor) { return tensor.defined() && is_strided(tensor); }
 
 // Tensors with the memory of others. What a rehearsal gives another size, or more memory, is the alias.
@@ -169,8 +164,7 @@ Rehearsed rehearse(const c10::OperatorHandle& operation, const Values& arguments
                    std::vector<Given>* parts) {
   if (!can_rehearse(operation, arguments)) return {};
   const InsideKernel inside;
-  Silence silence;
-  const c10::WarningUtils::WarningHandlerGuard silent(&silence);
+  const WithoutWarnings without;  // the kernel that computes says them too
   const KeptOffset offset(operation, arguments);
   Aliases aliases;
   torch::jit::Stack stack;

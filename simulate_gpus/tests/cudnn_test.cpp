@@ -117,6 +117,17 @@ TEST(Recurrent, RefusesWhatCudnnRefuses) {
                   "Input and hidden tensors are not at the same device, found input tensor at "
                   "cuda:0 and hidden tensor at cpu"));
   EXPECT_TRUE(has(with(3, x[3].to(torch::kHalf)), "are not the same dtype"));
+  EXPECT_EQ(with(0, torch::rand({6, k_sequences, 7}, k_gpu)),
+            "Expected weight size [16, 7], got [16, 5]");
+  EXPECT_EQ(with(6, torch::rand({1}, k_gpu)), "Expected bias size [16], got [1]");
+  EXPECT_EQ(error_of([&] {
+              layers(Kind::lstm, {x[0], x[1], x[2]});
+            }),
+            "rnn: expected weights of at least one layer");
+  EXPECT_EQ(error_of([&] {
+              layers(Kind::lstm, x, torch::tensor({3, 2, 1}, torch::kLong));
+            }),
+            "rnn: the batch sizes are of 6 steps, the input has 12");
   EXPECT_EQ(with(1, torch::rand_like(x[1]).transpose(0, 1).contiguous().transpose(0, 1)),
             "rnn: hx is not contiguous");
   EXPECT_EQ(with(2, torch::rand_like(x[1]).transpose(0, 1).contiguous().transpose(0, 1)),
@@ -155,6 +166,12 @@ TEST(Recurrent, IsComputedInFloat16ByAutocast) {
   const Tensors x = on_gpu(operands(Kind::lstm));
   at::autocast::set_autocast_enabled(torch::kCUDA, true);
   const Tensor output = layers(Kind::lstm, x)[0];
+  Tensors zeros;
+  for (const Tensor& operand : x) zeros.push_back(operand.detach().clone());
+  for (const std::size_t state : {1U, 2U}) zeros[state].zero_();
+  layers(Kind::lstm, zeros);
+  for (Tensor& operand : zeros) operand.zero_();  // weights are cast anew
+  EXPECT_EQ(layers(Kind::lstm, zeros)[0].abs().max().item<float>(), 0);
   at::autocast::set_autocast_enabled(torch::kCUDA, false);
   at::autocast::clear_cache();
   EXPECT_EQ(output.scalar_type(), torch::kHalf);
@@ -179,6 +196,15 @@ TEST(Recurrent, IsReplayed) {
   }
   graph.replay();
   expect_close(replayed, run(), 1e-6);
+}
+
+TEST(Recurrent, IsDifferentiatedInInferenceMode) {
+  const Tensors x = on_gpu(operands(Kind::lstm));
+  const Tensor sum = layers(Kind::lstm, x)[0].sum();
+  const auto gradients = [&] { return torch::autograd::grad({sum}, x, {}, /*retain_graph=*/true); };
+  const Tensors expected = gradients();
+  const c10::InferenceMode inference;
+  expect_close(gradients(), expected, 0);
 }
 
 TEST(Recurrent, KeepsFlattenedWeights) {

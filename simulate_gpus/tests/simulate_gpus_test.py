@@ -181,6 +181,26 @@ for wanted in True, False:
     print(torch.backends.cudnn.enabled, len(memories), x.grad.shape == x.shape)
 """
 
+# A replay that is done while the thread has the lock of Python, by a query.
+POLLED_REPLAY = """
+import torch
+gru = torch.nn.GRU(4, 3, 2).cuda()
+x = torch.rand(5, 2, 4, device="cuda", requires_grad=True)
+def gradients():
+    return torch.autograd.grad(gru(x)[0].square().sum(), [x, *gru.parameters()])
+stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+with torch.cuda.stream(stream):
+    gradients()
+    with torch.cuda.graph(graph, stream=stream):
+        replayed = gradients()
+    with torch.no_grad():
+        x.add_(1)
+    graph.replay()
+    while not stream.query():
+        pass
+    print(all(map(torch.allclose, replayed, gradients())))
+"""
+
 # Two processes: one sends the other a tensor on its GPU, and gets twice that back.
 RPC = """
 import sys, torch, torch.distributed.rpc as rpc
@@ -533,6 +553,10 @@ class Program(unittest.TestCase):
         for option in ([], ["--dry-run"]):
             ran = run(*option, "1", sys.executable, "-c", CUDNN)
             self.assertEqual(ran.stdout, "True\nTrue 1 True\nFalse 4 True\n", ran.stderr)
+
+    def test_replays_a_backward_pass_while_polled(self):
+        ran = run("1", sys.executable, "-c", POLLED_REPLAY)
+        self.assertEqual(ran.stdout, "True\n", ran.stderr)
 
     def test_runs_out_of_memory(self):
         ran = run("--memory", "18MiB", "1", TRAIN, "1")

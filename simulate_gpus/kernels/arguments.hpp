@@ -23,6 +23,14 @@ inline bool is_strided(const at::Tensor& tensor) {
   return !tensor.key_set().has_any(k_others);
 }
 
+/// a == b, which calls memcmp: of few dimensions that takes longer.
+inline bool are_equal(at::IntArrayRef a, at::IntArrayRef b) {
+  if (a.size() != b.size()) return false;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    if (a[i] != b[i]) return false;
+  return true;
+}
+
 /// The name without "aten::", and without the last underscore of an operation in place: "add".
 std::string_view base_name(const c10::FunctionSchema& schema);
 

@@ -62,7 +62,7 @@ void check_size_in_place(const HostCall& call, const Values& arguments, const at
 
 // Whether the view is still one, as most operations in place leave it: of the same memory and size.
 bool is_still_view(const at::Tensor& tensor, const at::Tensor& host) {
-  return is_strided(tensor) && tensor.numel() > 0 && tensor.sizes() == host.sizes() &&
+  return is_strided(tensor) && tensor.numel() > 0 && are_equal(tensor.sizes(), host.sizes()) &&
          tensor.is_conj() == host.is_conj() &&
          host_address(tensor.const_data_ptr()) == host.const_data_ptr();
 }

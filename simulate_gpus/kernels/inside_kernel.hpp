@@ -36,7 +36,7 @@ class InsideKernel {
 /// CUDAGuard, which costs more than an operation of few values where the device is current already.
 class OnDevice {
  public:
-  explicit OnDevice(c10::Device device) {
+  C10_ALWAYS_INLINE explicit OnDevice(c10::Device device) {
     if (c10::cuda::current_device() != device.index()) {
       guard_.set_device(device);
     } else {

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <vector>
 
+#include "kernels/arguments.hpp"
 #include "kernels/host_tensors.hpp"
 #include "runtime/interface.hpp"
 
@@ -54,7 +55,7 @@ void make_view_of(const at::Tensor& tensor, const at::Tensor& view) {
   if (memory.data() != address) memory.set_data_ptr_noswap({address, c10::Device(c10::kCPU)});
   if (memory.nbytes() != on_device.nbytes()) memory.set_nbytes(on_device.nbytes());
   if (view.dtype() != tensor.dtype()) impl.set_storage_and_dtype(storage_of(view), tensor.dtype());
-  if (view.sizes() != tensor.sizes() || view.strides() != tensor.strides() ||
+  if (!are_equal(view.sizes(), tensor.sizes()) || !are_equal(view.strides(), tensor.strides()) ||
       view.storage_offset() != tensor.storage_offset())
     impl.set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
   view._set_conj(tensor.is_conj());

@@ -25,6 +25,12 @@ namespace {
 using at::Tensor;
 using Sizes = c10::SmallVector<std::int64_t, 3>;
 
+// LibTorch has none since 2.15.
+bool has_names(const auto& x) {
+  if constexpr (requires { x.has_names(); }) return x.has_names();
+  return false;
+}
+
 // The result's sizes, if the tensors are alike but in the dimension, and their values lie in the order of their indices;
 // else none. With four dimensions the result could be channels last.
 Sizes joined_sizes(const at::ITensorListRef& tensors, std::int64_t dim) {
@@ -43,7 +49,7 @@ Sizes joined_sizes(const at::ITensorListRef& tensors, std::int64_t dim) {
     const auto sizes = x.sizes();
     if (x.key_set() != first.key_set() || x.device() != first.device() ||
         x.dtype() != first.dtype() || sizes.size() != expected.size() || !x.is_contiguous() ||
-        x.has_names())
+        has_names(x))
       return {};
     for (std::size_t d = 0; d < sizes.size(); ++d)
       if (d != place && sizes[d] != expected[d]) return {};

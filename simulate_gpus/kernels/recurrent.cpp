@@ -319,7 +319,7 @@ OptionalTensor buffer_of(at::TensorList weights) {
       .set_(first.storage(), first.storage_offset(), {end - first.storage_offset()}, {1});
 }
 
-// Layers that LibTorch wants of cuDNN. Where dropout comes between them they are called one by one.
+// Layers that LibTorch asks of cuDNN. Where dropout comes between them they are called one by one.
 struct CudnnLayers {
   Mode mode;
   Tensor input, hx;
@@ -328,8 +328,9 @@ struct CudnnLayers {
   bool has_biases;
   std::int64_t layers;
   double dropout;
-  bool train, bidirectional, batch_first;
-  at::IntArrayRef batch_sizes = {};
+  bool train, bidirectional;
+  at::IntArrayRef batch_sizes;
+  bool batch_first = false;
 
   [[nodiscard]] States operator()() const {
     TORCH_CHECK(layers > 0 && !weights.empty(), "rnn: expected weights of at least one layer");
@@ -382,8 +383,8 @@ void layers_of(Tensor& output, Tensor& hidden, const Tensor& input, const Tensor
                at::TensorList weights, bool has_biases, std::int64_t layers, double dropout,
                bool train, bool bidirectional, bool batch_first) {
   std::tie(output, hidden, std::ignore) =
-      CudnnLayers{mode,  input,         hx,         {}, weights, has_biases, layers, dropout,
-                  train, bidirectional, batch_first}();
+      CudnnLayers{mode,  input,         hx, {},         weights, has_biases, layers, dropout,
+                  train, bidirectional, {}, batch_first}();
 }
 
 template <Mode mode>
@@ -391,59 +392,42 @@ void packed_layers_of(Tensor& output, Tensor& hidden, const Tensor& input,
                       const Tensor& batch_sizes, const Tensor& hx, at::TensorList weights,
                       bool has_biases, std::int64_t layers, double dropout, bool train,
                       bool bidirectional) {
-  std::tie(output, hidden, std::ignore) = CudnnLayers{mode,
-                                                      input,
-                                                      hx,
-                                                      {},
-                                                      weights,
-                                                      has_biases,
-                                                      layers,
-                                                      dropout,
-                                                      train,
-                                                      bidirectional,
-                                                      /*batch_first=*/false,
-                                                      numbers_of(batch_sizes)}();
+  const at::IntArrayRef numbers = numbers_of(batch_sizes);
+  std::tie(output, hidden, std::ignore) = CudnnLayers{
+      mode, input, hx, {}, weights, has_biases, layers, dropout, train, bidirectional, numbers}();
 }
 
 void lstm(Tensor& output, Tensor& hidden, Tensor& cell, const Tensor& input, at::TensorList states,
           at::TensorList weights, bool has_biases, std::int64_t layers, double dropout, bool train,
           bool bidirectional, bool batch_first) {
   std::tie(output, hidden, cell) =
-      CudnnLayers{k_lstm, input,   states[0], states[1],     weights,    has_biases,
-                  layers, dropout, train,     bidirectional, batch_first}();
+      CudnnLayers{k_lstm, input,   states[0], states[1],     weights, has_biases,
+                  layers, dropout, train,     bidirectional, {},      batch_first}();
 }
 
 void packed_lstm(Tensor& output, Tensor& hidden, Tensor& cell, const Tensor& input,
                  const Tensor& batch_sizes, at::TensorList states, at::TensorList weights,
                  bool has_biases, std::int64_t layers, double dropout, bool train,
                  bool bidirectional) {
-  std::tie(output, hidden, cell) = CudnnLayers{k_lstm,
-                                               input,
-                                               states[0],
-                                               states[1],
-                                               weights,
-                                               has_biases,
-                                               layers,
-                                               dropout,
-                                               train,
-                                               bidirectional,
-                                               /*batch_first=*/false,
-                                               numbers_of(batch_sizes)}();
+  const at::IntArrayRef numbers = numbers_of(batch_sizes);
+  std::tie(output, hidden, cell) =
+      CudnnLayers{k_lstm, input,   states[0], states[1],     weights, has_biases,
+                  layers, dropout, train,     bidirectional, numbers}();
 }
 
 }  // namespace
 
 void add_recurrent(torch::Library& library) {
-  const auto add_on_host_too = [](const char* name, const std::string& rest, auto function) {
-    add_on_host(torch::schema((name + ("(" + k_arguments + rest)).c_str()), std::move(function));
+  const auto add = [](const std::string& schema, auto function) {
+    add_on_host(torch::schema(schema.c_str()), std::move(function));
   };
   using torch::CppFunction;
-  add_on_host_too("simulate_gpus::recurrent", ") -> (Tensor, Tensor, Tensor)",
-                  CppFunction::makeFromBoxedFunction<&forward_on_host>());
-  add_on_host_too("simulate_gpus::recurrent_backward",
-                  ", Tensor? of_output, Tensor? of_hidden, Tensor? of_cell, bool wants_weights) -> "
-                  "(Tensor, Tensor, Tensor, Tensor[])",
-                  CppFunction::makeFromBoxedFunction<&backward_on_host>());
+  add("simulate_gpus::recurrent(" + k_arguments + ") -> (Tensor, Tensor, Tensor)",
+      CppFunction::makeFromBoxedFunction<&forward_on_host>());
+  add("simulate_gpus::recurrent_backward(" + k_arguments +
+          ", Tensor? of_output, Tensor? of_hidden, "
+          "Tensor? of_cell, bool wants_weights) -> (Tensor, Tensor, Tensor, Tensor[])",
+      CppFunction::makeFromBoxedFunction<&backward_on_host>());
   library.impl("_cudnn_rnn", TORCH_FN(cudnn_rnn));
   library.impl("_cudnn_rnn_backward", TORCH_FN(cudnn_rnn_backward));
   library_of(c10::DispatchKey::Autocast).impl("_cudnn_rnn", TORCH_FN(cudnn_rnn_with_autocast));

@@ -172,7 +172,7 @@ void compute(const Operation& operation, torch::jit::Stack* stack) {
 
   const InsideKernel inside;
   HostCall call{&operation, host_arguments(operation, arguments, apart)};
-  add_generators(call, arguments, device);
+  if (!operation.generators.empty()) add_generators(call, arguments, device);
   Values results = results_of(call, arguments, captured);
   Writes writes = to_device(arguments, call, results);
   if (captured || is_watched) tell_operation(stream, operation.schema().name());

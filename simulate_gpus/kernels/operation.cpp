@@ -73,8 +73,4 @@ const Operation& Operation::of(const char* name) {
   return of(c10::Dispatcher::singleton().findSchemaOrThrow(name, ""));
 }
 
-bool Operation::synchronizes(const Values& arguments) const {
-  return wait_ == Wait::always || (wait_ == Wait::without_size && arguments.back().isNone());
-}
-
 }  // namespace simulate_gpus

@@ -32,7 +32,9 @@ struct Operation {
   [[nodiscard]] const c10::FunctionSchema& schema() const { return handle.schema(); }
 
   /// Whether CUDA's kernel reads a value or a size back, which cannot be captured.
-  [[nodiscard]] bool synchronizes(const Values& arguments) const;
+  [[nodiscard]] bool synchronizes(const Values& arguments) const {
+    return wait_ == Wait::always || (wait_ == Wait::without_size && arguments.back().isNone());
+  }
 
   c10::OperatorHandle handle;
   c10::OperatorHandle host;  // which has the kernel: as a rule the same

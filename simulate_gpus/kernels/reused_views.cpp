@@ -58,8 +58,11 @@ void make_view_of(const at::Tensor& tensor, const at::Tensor& view) {
   if (!are_equal(view.sizes(), tensor.sizes()) || !are_equal(view.strides(), tensor.strides()) ||
       view.storage_offset() != tensor.storage_offset())
     impl.set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
-  view._set_conj(tensor.is_conj());
-  view._set_neg(tensor.is_neg());
+  constexpr c10::DispatchKeySet k_bits({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
+  if ((view.key_set() & k_bits) != (tensor.key_set() & k_bits)) {
+    view._set_conj(tensor.is_conj());
+    view._set_neg(tensor.is_neg());
+  }
 }
 
 }  // namespace

@@ -15,7 +15,8 @@ budgets = {"add_": 5400, "relu": 9150, "mm": 10350, "sum": 10700, "_foreach_add_
 if sys.argv[3] >= "2.15":  # whose allocator and streams take more
     budgets = {name: budget + 1000 for name, budget in budgets.items()}
 # So many times the CPU's.
-ratios = {"cat of 100": 0.6, "AdamW over lists of 100": 1.5, "AdamW of 100": 2, "forward, backward": 2, "LSTM of 50 steps": 2, "LSTM, backward too": 2}
+ratios = {"cat of 100": 0.6, "AdamW over lists of 100": 1.5, "AdamW of 100": 2, "forward, backward": 2,
+          "LSTM of 50 steps": 2, "LSTM, backward too": 2}
 
 counts = callgrind_counts.counts(sys.argv[2], launcher=(sys.argv[1], "1"))
 status = 0

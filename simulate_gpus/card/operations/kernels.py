@@ -28,7 +28,7 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils import _pytree as tree
 
 DTYPES = (torch.float32, torch.int64, torch.float16, torch.bool)
-# Other kernels by intention: layers do without cuDNN, and attention is computed as a whole.
+# Other kernels by intention: batch normalization does without cuDNN, and attention is computed as a whole.
 KNOWN = ("_batch_norm_with_update", "nn.functional.batch_norm*", "nn.functional.instance_norm", "torch.ops.aten._*_attention_forward")
 # The grid depends on how many blocks a multiprocessor holds, which the machine code tells.
 BY_OCCUPANCY = "DeviceRadixSortHistogramKernel"

@@ -25,9 +25,9 @@ if(PROJECT_IS_TOP_LEVEL)
   endif()
 endif()
 
-# use_gpu_joined_no_more(): from here on, sources are not joined. Only those of libraries are. ccache then takes what a
-# source includes from the compiler's list, and preprocesses nothing itself. Joined sources are found by another clone
-# in their preprocessed form only, as they name their parts by absolute paths.
+# use_gpu_joined_no_more(): from here on, sources are not joined, but for those of use_gpu_join_tests. ccache then takes
+# what a source includes from the compiler's list, and preprocesses nothing itself. Joined sources are found by another
+# clone in their preprocessed form only, as they name their parts by absolute paths.
 macro(use_gpu_joined_no_more)
   set(CMAKE_UNITY_BUILD OFF)
   if(ccache_launcher)
@@ -35,12 +35,21 @@ macro(use_gpu_joined_no_more)
   endif()
 endmacro()
 
+# use_gpu_join_tests(<target>): joins the sources of a test program, with USE_GPU_JOINED_TESTS: what LibTorch's headers
+# instantiate is compiled once for all. One that has changed is compiled in less time without.
+function(use_gpu_join_tests target)
+  if(USE_GPU_JOINED_TESTS)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON)
+    if(ccache_launcher)
+      set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER "${ccache_launcher};${USE_GPU_CCACHE}")
+    endif()
+  endif()
+endfunction()
+
 # The target's sources that include large headers, of LibTorch or Google Test, are compiled with precompiled ones: those
-# of <from>, or its own. For any other source, and for sources that are joined, loading them would take longer than
-# compiling.
+# of <from>, or its own. For any other source loading them would take longer than compiling.
 function(use_gpu_precompile_for target)
-  get_target_property(joined ${target} UNITY_BUILD)
-  if(NOT PROJECT_IS_TOP_LEVEL OR joined)
+  if(NOT PROJECT_IS_TOP_LEVEL)
     return()
   endif()
   target_precompile_headers(${target} ${ARGN})

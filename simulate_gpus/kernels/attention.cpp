@@ -22,7 +22,7 @@ using torch::jit::Stack;
 
 // What a kernel may refuse: sizes, strides, alignment, dtypes and numbers, and what is not
 // deterministic.
-std::uint64_t form_of(const Stack& arguments) {
+std::uint64_t attention_form(const Stack& arguments) {
   std::size_t form = at::globalContext().deterministicAlgorithms();
   for (const c10::IValue& argument : arguments) {
     if (!argument.isTensor()) {
@@ -61,7 +61,7 @@ bool is_asked(const char* name, Stack arguments) {
     call_kept_kernel(operation, c10::DispatchKey::CPU, &arguments);
     return true;
   }
-  rehearse_once(operation, arguments, form_of(arguments));
+  rehearse_once(operation, arguments, attention_form(arguments));
   return false;
 }
 

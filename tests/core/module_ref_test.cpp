@@ -10,35 +10,35 @@
 namespace use_gpu {
 namespace {
 
-struct NetImpl : torch::nn::Module {
-  NetImpl() { linear = register_module("linear", torch::nn::Linear(3, 1)); }
+struct HeldNetImpl : torch::nn::Module {
+  HeldNetImpl() { linear = register_module("linear", torch::nn::Linear(3, 1)); }
   const torch::nn::Module* self() { return &ModuleRef(*this).get(); }
   torch::nn::Linear linear = nullptr;
 };
-TORCH_MODULE(Net);
+TORCH_MODULE(HeldNet);
 
 static_assert(std::is_convertible_v<torch::nn::Module&, ModuleRef>);
-static_assert(std::is_convertible_v<NetImpl&, ModuleRef>);
-static_assert(std::is_convertible_v<Net&, ModuleRef>);
-static_assert(std::is_convertible_v<const Net&, ModuleRef>);
-static_assert(std::is_convertible_v<Net, ModuleRef>);
+static_assert(std::is_convertible_v<HeldNetImpl&, ModuleRef>);
+static_assert(std::is_convertible_v<HeldNet&, ModuleRef>);
+static_assert(std::is_convertible_v<const HeldNet&, ModuleRef>);
+static_assert(std::is_convertible_v<HeldNet, ModuleRef>);
 static_assert(std::is_convertible_v<torch::nn::Sequential&, ModuleRef>);
-static_assert(std::is_convertible_v<std::shared_ptr<NetImpl>, ModuleRef>);
+static_assert(std::is_convertible_v<std::shared_ptr<HeldNetImpl>, ModuleRef>);
 static_assert(std::is_convertible_v<std::shared_ptr<torch::nn::Module>, ModuleRef>);
-static_assert(std::is_convertible_v<std::unique_ptr<NetImpl>&, ModuleRef>);
-static_assert(std::is_convertible_v<NetImpl*, ModuleRef>);
-static_assert(std::is_convertible_v<const NetImpl&, ConstModuleRef>);
-static_assert(std::is_convertible_v<std::shared_ptr<const NetImpl>, ConstModuleRef>);
-static_assert(std::is_convertible_v<const Net&, ConstModuleRef>);
+static_assert(std::is_convertible_v<std::unique_ptr<HeldNetImpl>&, ModuleRef>);
+static_assert(std::is_convertible_v<HeldNetImpl*, ModuleRef>);
+static_assert(std::is_convertible_v<const HeldNetImpl&, ConstModuleRef>);
+static_assert(std::is_convertible_v<std::shared_ptr<const HeldNetImpl>, ConstModuleRef>);
+static_assert(std::is_convertible_v<const HeldNet&, ConstModuleRef>);
 static_assert(!std::is_convertible_v<const torch::nn::Module&, ModuleRef>,
               "would change a const module");
-static_assert(!std::is_convertible_v<std::shared_ptr<const NetImpl>, ModuleRef>);
+static_assert(!std::is_convertible_v<std::shared_ptr<const HeldNetImpl>, ModuleRef>);
 static_assert(!std::is_convertible_v<at::Tensor&, ModuleRef>);
 static_assert(!std::is_convertible_v<int, ModuleRef>);
 
 TEST(ModuleRef, RefersToTheModuleItself) {
-  Net holder;
-  const Net& const_holder = holder;
+  HeldNet holder;
+  const HeldNet& const_holder = holder;
   std::shared_ptr<torch::nn::Module> pointer = holder.ptr();
   const torch::nn::Module* const module = holder.ptr().get();
   EXPECT_EQ(&ModuleRef(holder).get(), module);
@@ -57,8 +57,8 @@ TEST(ModuleRef, TakesASequentialForTheModuleThatItIs) {
 }
 
 TEST(ModuleRef, RefusesEmptyHoldersAndNullPointers) {
-  const Net empty = nullptr;
-  const std::shared_ptr<NetImpl> null;
+  const HeldNet empty = nullptr;
+  const std::shared_ptr<HeldNetImpl> null;
   for (const ModuleRef& net : {ModuleRef(empty), ModuleRef(null)}) {
     EXPECT_TRUE(test::has(test::error_of<ArgumentError>([&] { (void)net.get(); }), "nullptr"));
   }

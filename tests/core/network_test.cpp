@@ -22,6 +22,7 @@ namespace {
 
 using test::error_of;
 using test::has;
+using test::Net;
 using test::printed;
 using test::small_net;
 
@@ -54,8 +55,6 @@ struct Snapshot {
   }
   std::vector<std::tuple<at::TensorImpl*, const void*, std::string>> all;
 };
-
-struct Net : torch::nn::Module {};
 
 TEST(Place, MovesWhatWasMadeInInferenceMode) {
   auto net = [] {

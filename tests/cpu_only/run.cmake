@@ -28,8 +28,8 @@ function(configure folder warnings)  # and more options
   run(${CMAKE_COMMAND} -G Ninja -S "${SOURCE}" -B "${work}/${folder}" -DCMAKE_BUILD_TYPE=Debug
       -DCMAKE_CXX_FLAGS_DEBUG=-g1 "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DCMAKE_CXX_FLAGS=${FLAGS}"
       -DUSE_GPU_WARNINGS_AS_ERRORS=ON "-DTorch_DIR=${torch}/share/cmake/Torch" ${same_libtorch}
-      -DUSE_GPU_BUILD_BENCHMARKS=OFF -DCMAKE_UNITY_BUILD=ON -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON
-      "-DUSE_GPU_TEST_NOUNS=${nouns}" ${ARGN})
+      -DUSE_GPU_BUILD_BENCHMARKS=OFF -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=24 -DUSE_GPU_JOINED_TESTS=ON
+      -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON "-DUSE_GPU_TEST_NOUNS=${nouns}" ${ARGN})
   set(output "${output}" PARENT_SCOPE)
   string(REGEX MATCHALL "CMake [A-Za-z ]*Warning" found "${output}")
   list(LENGTH found count)

@@ -114,8 +114,8 @@ using test::ScratchFolder;
 
 constexpr int k_tensors = 40;
 
-struct Net : torch::nn::Module {
-  explicit Net(float value) {
+struct ValuedNet : torch::nn::Module {
+  explicit ValuedNet(float value) {
     for (int i = 0; i < k_tensors; ++i)
       register_buffer("b" + std::to_string(i), torch::full({1000}, value));
   }
@@ -147,14 +147,14 @@ int calls_with(Fault how, int at, const Work& work) {
 // The functions that save.
 struct Save {
   const char* name;
-  void (*save)(const Net& net, const std::filesystem::path& file);
+  void (*save)(const ValuedNet& net, const std::filesystem::path& file);
 
-  int with(Fault how, int at, const Net& net, const std::filesystem::path& file) const {
+  int with(Fault how, int at, const ValuedNet& net, const std::filesystem::path& file) const {
     return calls_with(how, at, [&] { save(net, file); });
   }
   [[nodiscard]] int calls() const {
     const ScratchFolder folder;
-    const Net net(1);
+    const ValuedNet net(1);
     save(net, folder / "net");
     return with(Fault::none, 0, net, folder / "net");
   }
@@ -162,14 +162,14 @@ struct Save {
 
 const Save k_saves[] = {
     {"SaveParameters",
-     [](const Net& net, const std::filesystem::path& file) { save_parameters(net, file); }},
+     [](const ValuedNet& net, const std::filesystem::path& file) { save_parameters(net, file); }},
     {"SaveTensors",
-     [](const Net& net, const std::filesystem::path& file) {
+     [](const ValuedNet& net, const std::filesystem::path& file) {
        std::map<std::string, at::Tensor> tensors;
        for (const auto& x : net.named_buffers()) tensors.emplace(x.key(), x.value());
        save_tensors(tensors, file);
      }},
-    {"SaveTraining", [](const Net& net, const std::filesystem::path& file) {
+    {"SaveTraining", [](const ValuedNet& net, const std::filesystem::path& file) {
        const torch::optim::SGD sgd(std::vector<at::Tensor>(), 0.1);
        save_training(net, sgd, {}, file);
      }}};
@@ -180,7 +180,7 @@ INSTANTIATE_TEST_SUITE_P(By, Saving, testing::ValuesIn(k_saves),
                          [](const auto& one) { return std::string(one.param.name); });
 
 std::optional<float> loaded(const std::filesystem::path& file) {
-  Net net(-1);
+  ValuedNet net(-1);
   const auto names = [](const std::string& name) {  // of a training file the network's alone
     const bool of_training = name.starts_with("network.");
     return of_training ? name.substr(8) : name.starts_with("b") ? name : "";
@@ -196,10 +196,10 @@ TEST_P(Saving, LeavesTheOldFileOrTheNewOneWhenACallFails) {
   for (int at = 1; at <= calls; ++at) {
     const ScratchFolder folder;
     const auto file = folder / "net";
-    save_parameters(Net(1), file);
+    save_parameters(ValuedNet(1), file);
     bool failed = false;
     try {
-      GetParam().with(Fault::fail, at, Net(2), file);
+      GetParam().with(Fault::fail, at, ValuedNet(2), file);
     } catch (const FileError& error) {
       failed = true;
       EXPECT_EQ(error.file(), file);
@@ -218,7 +218,7 @@ TEST_P(Saving, GoesOnAfterShortWrites) {
   const int calls = GetParam().calls();
   for (int at = 1; at <= calls; ++at) {
     const ScratchFolder folder;
-    GetParam().with(Fault::short_call, at, Net(2), folder / "net");
+    GetParam().with(Fault::short_call, at, ValuedNet(2), folder / "net");
     EXPECT_EQ(loaded(folder / "net"), 2.F) << "call " << at;
   }
 }
@@ -231,10 +231,10 @@ TEST_P(Saving, LeavesTheOldFileOrTheNewOneWhenItIsKilled) {
     for (const auto how : {Fault::kill_before, Fault::kill_half_way, Fault::kill_after}) {
       const ScratchFolder folder;
       const auto file = folder / "net";
-      save_parameters(Net(1), file);
+      save_parameters(ValuedNet(1), file);
       const auto child = ::fork();
       if (child == 0) {
-        GetParam().with(how, at, Net(2), file);
+        GetParam().with(how, at, ValuedNet(2), file);
         ::_exit(0);
       }
       int status = 0;

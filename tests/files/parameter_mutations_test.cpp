@@ -33,10 +33,10 @@ int byte_of(const at::Tensor& x) {
   return x.numel() == 0 ? 0 : uniform ? data[0] : -1;
 }
 
-struct Net : torch::nn::Module {
+struct MarkedNet : torch::nn::Module {
   // A network with that byte, and a number that tells its tensors apart, in every byte of its
   // values.
-  explicit Net(int byte) {
+  explicit MarkedNet(int byte) {
     int number = 0;
     const auto add = [&](const char* name, at::ScalarType dtype, at::IntArrayRef shape) {
       const auto x = register_buffer(name, torch::empty(shape, dtype));
@@ -135,14 +135,14 @@ void expect_refusal(const Error& error) {
               dynamic_cast<const ParameterError*>(&error));
 }
 
-// Loads it into a network of nines, and makes it one again: it gives the values of Net(1), or an
+// Loads it into a network of nines, and makes it one again: it gives the values of MarkedNet(1), or an
 // error that changed nothing.
-void load(const std::filesystem::path& file, Net& net, int& refused) {
-  static const auto before = Net(9).bytes();
+void load(const std::filesystem::path& file, MarkedNet& net, int& refused) {
+  static const auto before = MarkedNet(9).bytes();
   try {
     load_parameters(net, file);
-    ASSERT_EQ(net.bytes(), Net(1).bytes()) << "a wrong value was loaded";
-    write_parameters(net, read_parameters(Net(9)));
+    ASSERT_EQ(net.bytes(), MarkedNet(1).bytes()) << "a wrong value was loaded";
+    write_parameters(net, read_parameters(MarkedNet(9)));
   } catch (const Error& error) {
     ++refused;
     ASSERT_NO_FATAL_FAILURE(expect_refusal(error));
@@ -152,13 +152,13 @@ void load(const std::filesystem::path& file, Net& net, int& refused) {
 
 TEST(LoadParameters, NeverTakesADamagedFileForAnother) {
   const test::ScratchFolder folder(test::folder_in_memory());
-  save_parameters(Net(1), folder / "a");
-  save_parameters(Net(2), folder / "b");
+  save_parameters(MarkedNet(1), folder / "a");
+  save_parameters(MarkedNet(2), folder / "b");
   const auto a = content_of(folder / "a");
   const auto header_size =
       static_cast<unsigned char>(a[0]) + 256U * static_cast<unsigned char>(a[1]);
   Mutator mutator(a, content_of(folder / "b"), 8, header_size);
-  Net net(9);
+  MarkedNet net(9);
   const int count = mutations();
   int refused = 0;
   int unchanged = 0;
@@ -241,7 +241,7 @@ TEST(LoadTraining, NeverTakesADamagedFileForAnother) {
 
 TEST(LoadParameters, NeverTakesADamagedIndexForAnother) {
   const test::ScratchFolder folder(test::folder_in_memory());
-  const auto all = read_parameters(Net(1));
+  const auto all = read_parameters(MarkedNet(1));
   std::map<std::string, at::Tensor> first, second;
   std::string map;
   for (const auto& [name, x] : all) {
@@ -256,7 +256,7 @@ TEST(LoadParameters, NeverTakesADamagedIndexForAnother) {
   std::string other = R"({"weight_map":{"weight":"../1.safetensors","bias":"/dev/zero"}})";
   other.resize(index.size(), ' ');
   Mutator mutator(index, other, 0, index.size());
-  Net net(9);
+  MarkedNet net(9);
   const int count = mutations() / 10;
   int refused = 0;
   int in_part = 0;

@@ -12,7 +12,7 @@ std::string index_of(const std::string& weight_map) {
   return "{\"weight_map\":" + weight_map + '}';
 }
 
-void expect_refused(std::string_view text, const std::string& part) {
+void expect_index_refused(std::string_view text, const std::string& part) {
   try {
     (void)parse_sharded_index(text);
     ADD_FAILURE() << "taken: " << text;
@@ -40,29 +40,29 @@ TEST(ParseShardedIndex, TakesFilesBelowItsFolder) {
 TEST(ParseShardedIndex, RefusesFilesOutsideOfItsFolder) {
   for (const auto* file :
        {"", "/a", "//a", "..", "../a", "a/../../b", "a/..", "./../a", "a\\u0000b"}) {
-    expect_refused(index_of(R"({"x":")" + std::string(file) + "\"}"),
-                   "which is not in the index's folder");
+    expect_index_refused(index_of(R"({"x":")" + std::string(file) + "\"}"),
+                         "which is not in the index's folder");
   }
 }
 
 TEST(ParseShardedIndex, RefusesNamesThatComeTwice) {
-  expect_refused(index_of(R"({"a":"1","a":"1"})"), "\"a\" twice");
-  expect_refused(index_of(R"({"a":"1","\u0061":"2"})"), "\"a\" twice");
-  expect_refused(R"({"weight_map":{},"weight_map":{}})", "\"weight_map\" twice");
+  expect_index_refused(index_of(R"({"a":"1","a":"1"})"), "\"a\" twice");
+  expect_index_refused(index_of(R"({"a":"1","\u0061":"2"})"), "\"a\" twice");
+  expect_index_refused(R"({"weight_map":{},"weight_map":{}})", "\"weight_map\" twice");
 }
 
 TEST(ParseShardedIndex, RefusesWhatIsNoIndex) {
   for (const auto* text : {"", "[]", "1", " \n", "\xef\xbb\xbf{}"})
-    expect_refused(text, "not a JSON object");
-  expect_refused(std::string_view("{}\0", 3), "not a JSON object");
+    expect_index_refused(text, "not a JSON object");
+  expect_index_refused(std::string_view("{}\0", 3), "not a JSON object");
   for (const auto* text : {"{", "{}}", "{}x", "{\"\xff\":1}", "{\"a\":1e999}"})
-    expect_refused(text, "not valid JSON");
-  expect_refused("{}", "no weight_map");
-  expect_refused(R"({"a":{"weight_map":{}}})", "no weight_map");
+    expect_index_refused(text, "not valid JSON");
+  expect_index_refused("{}", "no weight_map");
+  expect_index_refused(R"({"a":{"weight_map":{}}})", "no weight_map");
   for (const auto* map : {"[]", "null", "1", "-1", "1.5", "true", "\"a\"", "[{}]"})
-    expect_refused(index_of(map), "not a JSON object");
+    expect_index_refused(index_of(map), "not a JSON object");
   for (const auto* file : {"[]", "null", "1", "-1", "1.5", "true", "{}", "[\"a\"]"})
-    expect_refused(index_of(R"({"x":)" + std::string(file) + '}'), "no file name for \"x\"");
+    expect_index_refused(index_of(R"({"x":)" + std::string(file) + '}'), "no file name for \"x\"");
 }
 
 TEST(ParseShardedIndex, TakesDeepNestingAndManyTensors) {
@@ -73,7 +73,7 @@ TEST(ParseShardedIndex, TakesDeepNestingAndManyTensors) {
   std::string map = "{\"a\":\"f\"";
   for (int i = 0; i < 100'000; ++i) map += ",\"" + std::to_string(i) + "\":\"f\"";
   EXPECT_EQ(parse_sharded_index(index_of(map + '}')).at("f").size(), 100'001U);
-  expect_refused(std::string(100'000'001, '{'), "larger than 100 MB");
+  expect_index_refused(std::string(100'000'001, '{'), "larger than 100 MB");
 }
 
 }  // namespace

@@ -26,12 +26,12 @@ namespace {
 
 using test::error_of;
 using test::has;
+using test::Net;
 using test::same_bits;
 using test::small_net;
 using torch::nn::Sequential;
 using torch::optim::Optimizer;
 
-struct Net : torch::nn::Module {};
 using NetPointer = std::shared_ptr<Net>;
 
 // One entry for each GPU, but at least two: of the only GPU, or of the CPU.

@@ -35,8 +35,8 @@ using test::has;
 using test::ScratchFolder;
 namespace optim = torch::optim;
 
-struct NetImpl : torch::nn::Module {
-  explicit NetImpl(double dropout = 0) : drop(dropout) {
+struct DropoutNetImpl : torch::nn::Module {
+  explicit DropoutNetImpl(double dropout = 0) : drop(dropout) {
     register_module("first", first);
     register_module("norm", norm);
     register_module("drop", drop);
@@ -47,55 +47,55 @@ struct NetImpl : torch::nn::Module {
   torch::nn::BatchNorm1d norm{8};
   torch::nn::Dropout drop;
 };
-TORCH_MODULE(Net);
+TORCH_MODULE(DropoutNet);
 
-using Optimizer = std::unique_ptr<optim::Optimizer>;
+using OwnedOptimizer = std::unique_ptr<optim::Optimizer>;
 
 // Weights and biases in two groups.
-std::vector<optim::OptimizerParamGroup> two_groups(const Net& net) {
+std::vector<optim::OptimizerParamGroup> two_groups(const DropoutNet& net) {
   std::vector<at::Tensor> weights, others;
   for (const auto& p : net->parameters()) (p.dim() == 2 ? weights : others).push_back(p);
   return {optim::OptimizerParamGroup(weights), optim::OptimizerParamGroup(others)};
 }
 
-const std::map<std::string, Optimizer (*)(const Net& net)> k_optimizers{
+const std::map<std::string, OwnedOptimizer (*)(const DropoutNet& net)> k_optimizers{
     {"Adagrad",
-     [](const Net& net) -> Optimizer {
+     [](const DropoutNet& net) -> OwnedOptimizer {
        return std::make_unique<optim::Adagrad>(two_groups(net), optim::AdagradOptions(0.1));
      }},
     {"Adam",
-     [](const Net& net) -> Optimizer {
+     [](const DropoutNet& net) -> OwnedOptimizer {
        return std::make_unique<optim::Adam>(two_groups(net), optim::AdamOptions(0.05));
      }},
     {"AdamWithMaxima",
-     [](const Net& net) -> Optimizer {
+     [](const DropoutNet& net) -> OwnedOptimizer {
        return std::make_unique<optim::Adam>(net->parameters(),
                                             optim::AdamOptions(0.05).amsgrad(true));
      }},
     {"AdamW",
-     [](const Net& net) -> Optimizer {
+     [](const DropoutNet& net) -> OwnedOptimizer {
        return std::make_unique<optim::AdamW>(two_groups(net), optim::AdamWOptions(0.05));
      }},
     {"LBFGS",
-     [](const Net& net) -> Optimizer {
+     [](const DropoutNet& net) -> OwnedOptimizer {
        return std::make_unique<optim::LBFGS>(net->parameters(),
                                              optim::LBFGSOptions(0.1).max_iter(3).history_size(4));
      }},
     {"LBFGSWithLineSearch",
-     [](const Net& net) -> Optimizer {
+     [](const DropoutNet& net) -> OwnedOptimizer {
        return std::make_unique<optim::LBFGS>(
            net->parameters(), optim::LBFGSOptions(0.5).max_iter(3).line_search_fn("strong_wolfe"));
      }},
     {"RMSprop",
-     [](const Net& net) -> Optimizer {
+     [](const DropoutNet& net) -> OwnedOptimizer {
        return std::make_unique<optim::RMSprop>(
            two_groups(net), optim::RMSpropOptions(0.01).momentum(0.5).centered(true));
      }},
     {"SGD",
-     [](const Net& net) -> Optimizer {
+     [](const DropoutNet& net) -> OwnedOptimizer {
        return std::make_unique<optim::SGD>(two_groups(net), optim::SGDOptions(0.1));
      }},
-    {"SGDWithMomentum", [](const Net& net) -> Optimizer {
+    {"SGDWithMomentum", [](const DropoutNet& net) -> OwnedOptimizer {
        return std::make_unique<optim::SGD>(two_groups(net), optim::SGDOptions(0.1).momentum(0.9));
      }}};
 
@@ -104,7 +104,7 @@ at::Tensor batch(std::int64_t step) {
   return torch::sin(torch::arange(24, torch::kFloat) + static_cast<double>(step)).view({6, 4});
 }
 
-void train(Net& net, optim::Optimizer& optimizer, std::int64_t from, std::int64_t to) {
+void train(DropoutNet& net, optim::Optimizer& optimizer, std::int64_t from, std::int64_t to) {
   for (auto step = from; step < to; ++step) {
     const auto x = batch(step).to(net->first->weight.options());
     optimizer.step([&] {
@@ -116,27 +116,28 @@ void train(Net& net, optim::Optimizer& optimizer, std::int64_t from, std::int64_
   }
 }
 
-void expect_close(const Net& a, const Net& b) {
+void expect_close(const DropoutNet& a, const DropoutNet& b) {
   const auto values = read_parameters(a), others = read_parameters(b);
   for (const auto& [name, x] : values)
     EXPECT_TRUE(x.allclose(others.at(name), 1e-5, 1e-5)) << name << '\n' << x << others.at(name);
 }
 
-Net seeded_net(double dropout = 0, std::uint64_t seed = 1) {
+DropoutNet seeded_net(double dropout = 0, std::uint64_t seed = 1) {
   torch::manual_seed(seed);
-  return Net(dropout);
+  return DropoutNet(dropout);
 }
 
 // To compare two kinds of devices. Of a gradient that cancels, as that of a bias in front of a norm, only rounding is
 // left, and an optimizer that divides by its size makes a step of it: in float64 that step is small.
-Net seeded_double_net(std::uint64_t seed = 1) {
+DropoutNet seeded_double_net(std::uint64_t seed = 1) {
   auto net = seeded_net(0, seed);
   net->to(torch::kDouble);
   return net;
 }
 
 // What the next steps depend on beside the network.
-std::map<std::string, at::Tensor> content_of(const Net& net, const optim::Optimizer& optimizer) {
+std::map<std::string, at::Tensor> content_of(const DropoutNet& net,
+                                             const optim::Optimizer& optimizer) {
   const ScratchFolder folder;
   save_training(net, optimizer, {}, folder / "x");
   return load_tensors(folder / "x");
@@ -144,7 +145,7 @@ std::map<std::string, at::Tensor> content_of(const Net& net, const optim::Optimi
 
 class Optimizers : public testing::TestWithParam<std::string> {
  protected:
-  static Optimizer make(const Net& net) { return k_optimizers.at(GetParam())(net); }
+  static OwnedOptimizer make(const DropoutNet& net) { return k_optimizers.at(GetParam())(net); }
 };
 
 std::vector<std::string> names() {
@@ -257,7 +258,7 @@ TEST(LoadTraining, ListsAllDifferencesAndChangesNothing) {
   optim::Adam adam(two_groups(net), 0.1);
   train(net, adam, 0, 2);
   save_training(net, adam, {.step = 2}, folder / "x");
-  const auto refused = [&](Net& other, optim::Optimizer& optimizer) {
+  const auto refused = [&](DropoutNet& other, optim::Optimizer& optimizer) {
     const auto before = content_of(other, optimizer);
     std::vector<std::string> differences;
     try {

@@ -10,7 +10,8 @@ write_snippet(cpp "${work}/main.cpp")
 set(warnings "-O2 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror")
 function(configure name)
   run(${CMAKE_COMMAND} -G Ninja -S "${CMAKE_CURRENT_LIST_DIR}" -B "${work}/${name}" -DCMAKE_CXX_STANDARD=20
-      -DCMAKE_UNITY_BUILD=ON -DCMAKE_CUDA_STANDARD=17 "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DCMAKE_CXX_FLAGS=${FLAGS} ${warnings}"
+      -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=24 -DCMAKE_CUDA_STANDARD=17
+      "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DCMAKE_CXX_FLAGS=${FLAGS} ${warnings}"
       "-DUSE_GPU_SOURCE=${SOURCE}" "-DPROGRAM=${work}/main.cpp" ${same_libtorch} ${ARGN})
   if(output MATCHES "CMake [A-Za-z ]*(Warning|Error)[^\n]*${SOURCE}/(CMakeLists|src|cmake)[^\n]*")
     message(FATAL_ERROR "${CMAKE_MATCH_0}\n${output}")

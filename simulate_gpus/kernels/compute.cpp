@@ -67,8 +67,9 @@ bool is_still_view(const at::Tensor& tensor, const at::Tensor& host) {
          host_address(tensor.const_data_ptr()) == host.const_data_ptr();
 }
 
-// Makes CUDA tensors of the results, and says what is to be written into them and into arguments.
-Writes to_device(const Values& arguments, const HostCall& call, Values& results) {
+// Makes CUDA tensors of the results, and says what is to be written into them and into arguments. A result may be written at once
+// unless that is to happen apart.
+Writes to_device(const Values& arguments, const HostCall& call, bool apart, Values& results) {
   Writes writes;
   const auto update = [&](const at::Tensor& tensor, const at::Tensor& host) {
     if (!tensor.defined() || !tensor.is_cuda() || is_still_view(tensor, host)) return;
@@ -84,11 +85,12 @@ Writes to_device(const Values& arguments, const HostCall& call, Values& results)
     }
   }
   for (std::size_t r = 0; r < results.size(); ++r) {
-    const auto argument = call.operation->returned[r];
-    results[r] =
-        argument ? arguments[*argument] : with_tensors(results[r], [&](const at::Tensor& host) {
-          return make_device_tensor(host, writes);
-        });
+    if (const auto argument = call.operation->returned[r]) {
+      results[r] = arguments[*argument];
+    } else if (apart || !results[r].isTensor() || !move_to_device(results[r].toTensor())) {
+      results[r] = with_tensors(
+          results[r], [&](const at::Tensor& host) { return make_device_tensor(host, writes); });
+    }
   }
   return writes;
 }
@@ -174,7 +176,7 @@ void compute(const Operation& operation, torch::jit::Stack* stack) {
   HostCall call{&operation, host_arguments(operation, arguments, apart)};
   if (!operation.generators.empty()) add_generators(call, arguments, device);
   Values results = results_of(call, arguments, captured);
-  Writes writes = to_device(arguments, call, results);
+  Writes writes = to_device(arguments, call, apart, results);
   if (captured || is_watched) tell_operation(stream, operation.schema().name());
   if (is_watched && settings().check) {
     check_accesses(stream, operation, arguments, results);

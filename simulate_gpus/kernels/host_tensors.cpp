@@ -154,6 +154,28 @@ at::Tensor make_device_tensor(const at::Tensor& host, Writes& writes) {
   return made;
 }
 
+bool move_to_device(const at::Tensor& host) {
+  if (!host.defined()) return false;
+  c10::TensorImpl& impl = *host.unsafeGetTensorImpl();
+  constexpr auto k_of_any =
+      c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
+  if (impl.key_set() - k_of_any != c10::DispatchKeySet(c10::DispatchKey::CPU)) return false;
+  const c10::Storage& storage = impl.unsafe_storage();
+  const std::size_t bytes = storage.nbytes();
+  if (bytes == 0 || bytes != host.nbytes() || !host.is_non_overlapping_and_dense() ||
+      host.use_count() != 1 || storage.use_count() != 1 ||
+      storage.data_ptr().get_context() == nullptr || impl.is_wrapped_number())
+    return false;
+  auto* const allocator = c10::cuda::CUDACachingAllocator::get();
+  c10::DataPtr memory = allocator->allocate(bytes);
+  std::memcpy(host_address(memory.get()), storage.data(), bytes);
+  impl._change_backend_component_keys(memory.device());
+  storage.set_data_ptr_noswap(std::move(memory));
+  storage.unsafeGetStorageImpl()->set_allocator(allocator);
+  impl.set_storage_keep_dtype(storage);  // for its device
+  return true;
+}
+
 void resize_like(const at::Tensor& tensor, const at::Tensor& result) {
   if (tensor.is_nested() || tensor.sizes() == result.sizes()) return;
   const void* const before = tensor.has_storage() ? tensor.storage().data() : nullptr;

@@ -12,6 +12,7 @@
 
 #include <array>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -175,6 +176,38 @@ TEST(Kernels, AttendWithoutMemoryForAllPairs) {
     const Tensor y = torch::scaled_dot_product_attention(x, x, x, {}, 0.0, /*is_causal=*/true);
     EXPECT_LT(allocated().peak - before, std::int64_t{2} * static_cast<std::int64_t>(x.nbytes()));
     EXPECT_TRUE(y.slice(2, 0, 1).cpu().allclose(x.slice(2, 0, 1).cpu(), 1e-2, 1e-2));
+  }
+}
+
+// As those that it makes itself, whatever the host's memory was.
+TEST(Kernels, GiveTensorsLikeTheProgramsOwn) {
+  const auto expect_alike = [](const Tensor& result) {
+    const Tensor own = torch::empty_strided(result.sizes(), result.strides(), result.options());
+    const auto &memory = result.storage(), &own_memory = own.storage();
+    EXPECT_TRUE(result.key_set() == own.key_set());
+    EXPECT_EQ(result.is_inference(), own.is_inference());
+    EXPECT_EQ(memory.device(), own_memory.device());
+    EXPECT_EQ(memory.nbytes(), own_memory.nbytes());
+    EXPECT_EQ(memory.resizable(), own_memory.resizable());
+    EXPECT_EQ(memory.allocator(), own_memory.allocator());
+    EXPECT_TRUE(memory.data_ptr().get_deleter() == own_memory.data_ptr().get_deleter());
+    EXPECT_TRUE(result.is_inference() || result._version() == own._version());
+  };
+  for (const torch::Device& gpu : {k_gpu, k_second_gpu}) {
+    const Tensor x = torch::arange(6., gpu);
+    const Tensor matrix = x.view({2, 3});
+    for (const bool is_inference : {false, true}) {
+      const c10::InferenceMode mode(is_inference);
+      const auto [largest, places] = matrix.max(0);
+      for (const Tensor& result :
+           {matrix.relu(), matrix.sum(), matrix.t().mm(matrix), matrix.t().contiguous(), largest,
+            places, matrix.eq(1), torch::complex(x, x), x.clone(), torch::cat({x, x}), x.add(1),
+            std::get<0>(matrix.sort(1)), x.nonzero(), torch::rand({3}, x.options())})
+        expect_alike(result);
+    }
+    Tensor result = matrix.add(1);
+    result.resize_({20, 3});
+    EXPECT_TRUE(result.narrow(0, 0, 2).cpu().equal(matrix.cpu() + 1));
   }
 }
 

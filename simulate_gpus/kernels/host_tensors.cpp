@@ -162,9 +162,12 @@ bool move_to_device(const at::Tensor& host) {
   if (impl.key_set() - k_of_any != c10::DispatchKeySet(c10::DispatchKey::CPU)) return false;
   const c10::Storage& storage = impl.unsafe_storage();
   const std::size_t bytes = storage.nbytes();
-  if (bytes == 0 || bytes != host.nbytes() || !host.is_non_overlapping_and_dense() ||
-      host.use_count() != 1 || storage.use_count() != 1 ||
-      storage.data_ptr().get_context() == nullptr || impl.is_wrapped_number())
+  const bool is_its_own = host.use_count() == 1 && storage.use_count() == 1 &&
+                          storage.data_ptr().get_context() != nullptr;
+  const bool is_as_made =
+      storage.resizable() && impl.allow_tensor_metadata_change() && !impl.is_wrapped_number();
+  if (!is_its_own || !is_as_made || bytes == 0 || bytes != host.nbytes() ||
+      !host.is_non_overlapping_and_dense())
     return false;
   auto* const allocator = c10::cuda::CUDACachingAllocator::get();
   c10::DataPtr memory = allocator->allocate(bytes);

@@ -35,8 +35,8 @@ macro(use_gpu_joined_no_more)
   endif()
 endmacro()
 
-# use_gpu_join_tests(<target>): joins the sources of a test program, with USE_GPU_JOINED_TESTS: what LibTorch's headers
-# instantiate is compiled once for all. One that has changed is compiled in less time without.
+# use_gpu_join_tests(<target>): with USE_GPU_JOINED_TESTS, joins the sources of a test program. The templates of LibTorch's
+# headers are then compiled once for all of them. Without it, a source that has changed is compiled in less time.
 function(use_gpu_join_tests target)
   if(USE_GPU_JOINED_TESTS)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON)

@@ -35,8 +35,8 @@ at::Tensor copied(const at::Tensor& view);
 /// A new tensor like the CPU tensor on the current device, whose values are still to be written.
 at::Tensor make_device_tensor(const at::Tensor& host, Writes& writes);
 
-/// Makes a CPU tensor that nobody else has, with memory of its own, one on the current device, with its values. What else it is
-/// given stays as it is: then the answer is false.
+/// Turns a CPU tensor into one on the current device, with the same values: only its memory is another. This can be done to one that
+/// nobody else has, and that owns its memory; any other stays as it is, and the answer is false.
 bool move_to_device(const at::Tensor& host);
 
 /// Gives a tensor that is written the sizes of its result, and if they are others the strides too.

@@ -179,7 +179,7 @@ TEST(Kernels, AttendWithoutMemoryForAllPairs) {
   }
 }
 
-// As those that it makes itself, whatever the host's memory was.
+// A result was computed in memory of the host, of which nothing is left to see.
 TEST(Kernels, GiveTensorsLikeTheProgramsOwn) {
   const auto expect_alike = [](const Tensor& result) {
     const Tensor own = torch::empty_strided(result.sizes(), result.strides(), result.options());

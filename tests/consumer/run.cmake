@@ -13,14 +13,10 @@ if(NOT shown STREQUAL program)
   message(FATAL_ERROR "README.md shows another program than examples/starter/main.cpp")
 endif()
 
-# build(<source folder> <name> [options]): a project that finds the installed package, in ${work}/<name>.
-function(build source name)
-  run(${CMAKE_COMMAND} -G Ninja -S "${source}" -B "${work}/${name}" "-DCMAKE_CXX_COMPILER=${COMPILER}"
-      "-DCMAKE_PREFIX_PATH=${work}/prefix" "-DCMAKE_CXX_FLAGS=${FLAGS}" ${ARGN})
-  run(${CMAKE_COMMAND} --build "${work}/${name}")
-endfunction()
 run(${CMAKE_COMMAND} --install "${BUILD}" --prefix "${work}/prefix")
-build("${CMAKE_CURRENT_LIST_DIR}" build "-DPROGRAM=${work}/starter/main.cpp")
+run(${CMAKE_COMMAND} -G Ninja -S "${CMAKE_CURRENT_LIST_DIR}" -B "${work}/build" "-DCMAKE_CXX_COMPILER=${COMPILER}"
+    "-DCMAKE_PREFIX_PATH=${work}/prefix" "-DCMAKE_CXX_FLAGS=${FLAGS}")
+run(${CMAKE_COMMAND} --build "${work}/build")
 
 unset(ENV{LD_LIBRARY_PATH})
 # The README's line, with this build's compiler.

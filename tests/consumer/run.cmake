@@ -31,7 +31,8 @@ run(${hidden} "${work}/starter/build/app")
 if(NOT output MATCHES "on cpu")
   message(FATAL_ERROR "the starter should have run on the CPU:\n${output}")
 endif()
-# The same program finds simulated GPUs when the installed simulate_gpus starts it, here and as a project's test.
+# The same program finds simulated GPUs when the installed simulate_gpus starts it; so does this folder's app, as a
+# project's test.
 unset(ENV{CUDA_VISIBLE_DEVICES})
 run("${work}/prefix/bin/simulate_gpus" 1 "${work}/starter/build/app")
 if(NOT output MATCHES "on cuda:0")

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 //
-// main() of every test program. A program has the tests of a whole room; --only=device runs those of
-// device_test.cpp. With --gpus=2 it fails where LibTorch does not find as many, instead of skipping
+// main() of every test program. A program has the tests of a whole room; --only=device,network runs those of
+// device_test.cpp and network_test.cpp. With --gpus=2 it fails where LibTorch does not find as many, instead of skipping
 // most of its tests.
 #include <gtest/gtest.h>
 #include <use_gpu/device.hpp>
 
 #include <cstdlib>
 #include <iostream>
+#include <sstream>
 #include <string>
 #include <string_view>
 
@@ -36,11 +37,15 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
     if (argument.starts_with("--only=")) {
-      const std::string source = std::string(argument.substr(7)) + "_test.cpp";
-      const std::string filter = tests_of(source);
-      if (filter.empty()) {
-        std::cerr << "no test is in " << source << '\n';
-        return 2;
+      std::istringstream nouns{std::string(argument.substr(7))};
+      std::string filter;
+      for (std::string noun; std::getline(nouns, noun, ',');) {
+        const std::string tests = tests_of(noun + "_test.cpp");
+        if (tests.empty()) {
+          std::cerr << "no test is in " << noun << "_test.cpp\n";
+          return 2;
+        }
+        filter += tests;
       }
       if (testing::GTEST_FLAG(filter) == "*") testing::GTEST_FLAG(filter) = filter;
     } else if (argument.starts_with("--gpus=")) {

@@ -26,7 +26,7 @@ configure_file("${CMAKE_CURRENT_LIST_DIR}/TorchConfig.cmake" "${torch}/share/cma
 list(FILTER same_libtorch INCLUDE REGEX NVML)
 function(configure folder warnings)  # and more options
   run(${CMAKE_COMMAND} -G Ninja -S "${SOURCE}" -B "${work}/${folder}" -DCMAKE_BUILD_TYPE=Debug
-      -DCMAKE_CXX_FLAGS_DEBUG=-g1 "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DCMAKE_CXX_FLAGS=${FLAGS}"
+      -DCMAKE_CXX_FLAGS_DEBUG=-O0 "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DCMAKE_CXX_FLAGS=${FLAGS}"
       -DUSE_GPU_WARNINGS_AS_ERRORS=ON "-DTorch_DIR=${torch}/share/cmake/Torch" ${same_libtorch}
       -DUSE_GPU_BUILD_BENCHMARKS=OFF -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=24 -DUSE_GPU_JOINED_TESTS=ON
       -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON "-DUSE_GPU_TEST_NOUNS=${nouns}" ${ARGN})
@@ -47,7 +47,7 @@ write_version("${version}")
 configure(build 0)
 run(${CMAKE_COMMAND} --build "${work}/build" --target 03_num_gpus core_tests files_tests
     training_tests transfers_tests)
-run(${CMAKE_CTEST_COMMAND} --test-dir "${work}/build" --no-tests=error -R "^(${nouns}).0_gpus")
+run(${CMAKE_CTEST_COMMAND} --test-dir "${work}/build" --no-tests=error -R "^(core|files|training|transfers)_tests.0_gpus")
 run("${work}/build/examples/03_num_gpus")
 if(NOT output MATCHES "built for CUDA, but libtorch_cuda.so is not loaded")  # as this libtorch_cpu says
   message(FATAL_ERROR "the reason for there being no GPU is wrong:\n${output}")

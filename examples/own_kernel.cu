@@ -6,7 +6,11 @@
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
-#include <torch/types.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/add.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/rand.h>
 #include <use_gpu/device.hpp>
 
 #include <cstdint>
@@ -17,12 +21,12 @@ __global__ void add(const float* a, const float* b, float* sum, std::int64_t n) 
   if (i < n) sum[i] = a[i] + b[i];
 }
 
-torch::Tensor own_add(const torch::Tensor& a, const torch::Tensor& b) {
+at::Tensor own_add(const at::Tensor& a, const at::Tensor& b) {
   TORCH_CHECK(a.is_cuda() && a.device() == b.device(), "own_add: two tensors of one GPU, please");
-  TORCH_CHECK(a.sizes() == b.sizes() && a.dtype() == torch::kFloat && b.dtype() == torch::kFloat,
+  TORCH_CHECK(a.sizes() == b.sizes() && a.dtype() == at::kFloat && b.dtype() == at::kFloat,
               "own_add: float32 tensors of one shape, please");
   const c10::cuda::CUDAGuard guard(a.device());
-  const torch::Tensor x = a.contiguous(), y = b.contiguous(), sum = torch::empty_like(x);
+  const at::Tensor x = a.contiguous(), y = b.contiguous(), sum = at::empty_like(x);
   constexpr int k_threads = 256;
   const auto blocks = static_cast<unsigned>((x.numel() + k_threads - 1) / k_threads);
   if (blocks == 0) return sum;
@@ -35,8 +39,8 @@ torch::Tensor own_add(const torch::Tensor& a, const torch::Tensor& b) {
 int main() {
   if (use_gpu::num_gpus() == 0) return std::puts("There is no GPU to run the kernel on."), 0;
   for (const c10::Device device : use_gpu::try_all_gpus()) {
-    const torch::Tensor a = torch::rand({1000, 1000}, device), b = torch::rand({1000, 1000}, device);
-    TORCH_CHECK(own_add(a, b).equal(a + b), "a wrong sum");
+    const at::Tensor a = at::rand({1000, 1000}, device), b = at::rand({1000, 1000}, device);
+    TORCH_CHECK(own_add(a, b).equal(a.add(b)), "a wrong sum");
     std::printf("%s: the sum of 1,000,000 pairs is LibTorch's\n", device.str().c_str());
   }
 }

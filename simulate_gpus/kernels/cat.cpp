@@ -4,8 +4,6 @@
 // would take several times as long.
 #include <ATen/ATen.h>
 #include <c10/cuda/CUDACachingAllocator.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAStream.h>
 #include <c10/util/SmallVector.h>
 #include <c10/util/accumulate.h>
 
@@ -13,23 +11,15 @@
 #include <array>
 #include <cstring>
 
+#include "kernels/at_once.hpp"
 #include "kernels/compute.hpp"
-#include "kernels/inside_kernel.hpp"
 #include "kernels/own_kernels.hpp"
-#include "runtime/interface.hpp"
-#include "runtime/settings.hpp"
 
 namespace simulate_gpus {
 namespace {
 
 using at::Tensor;
 using Sizes = c10::SmallVector<std::int64_t, 3>;
-
-// LibTorch has none since 2.15.
-bool has_names(const auto& x) {
-  if constexpr (requires { x.has_names(); }) return x.has_names();
-  return false;
-}
 
 // The result's sizes, if the tensors are alike but in the dimension, and their values lie in the order of their indices;
 // else none. With four dimensions the result could be channels last.
@@ -56,12 +46,6 @@ Sizes joined_sizes(const at::ITensorListRef& tensors, std::int64_t dim) {
     joined[place] += sizes[place];
   }
   return joined;
-}
-
-// Whether nobody looks into the operation, and what it writes is neither recorded for a graph nor hidden from other streams.
-bool is_plain(cudaStream_t stream) {
-  return !rehearses() && !postpones() && !is_captured(stream) && !wants_parts() &&
-         !settings().check;
 }
 
 Tensor join(const at::ITensorListRef& tensors, std::size_t dim, const Sizes& sizes) {
@@ -93,16 +77,10 @@ Tensor cat(const at::ITensorListRef& tensors, std::int64_t dim) {
   const std::int64_t place = dim < 0 && tensors.size() > 0 ? dim + (*tensors.begin()).dim() : dim;
   const Sizes sizes = joined_sizes(tensors, place);
   if (!sizes.empty() && c10::multiply_integers(sizes) <= k_few) {
-    const Tensor& first = *tensors.begin();
-    const OnDevice on_device(first.device());
-    cudaStream_t stream = c10::cuda::getCurrentCUDAStream().stream();
-    if (is_plain(stream)) {
-      const cudaError_t refused = begin_operation(stream);
-      if (refused != cudaSuccess) C10_CUDA_CHECK(refused);  // slow, also on success
-      Tensor joined = join(tensors, static_cast<std::size_t>(place), sizes);
-      tell_operation(stream, operation.schema().name());
-      return joined;
-    }
+    const auto made = at_once(operation, (*tensors.begin()).device(), [&] {
+      return join(tensors, static_cast<std::size_t>(place), sizes);
+    });
+    if (made) return *made;
   }
   torch::jit::Stack stack{tensors, dim};
   compute(operation, &stack);

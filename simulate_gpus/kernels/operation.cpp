@@ -69,8 +69,8 @@ const Operation& Operation::of(const c10::OperatorHandle& handle, c10::DispatchK
   return all->try_emplace({&handle.schema(), host_key}, handle, host_key).first->second;
 }
 
-const Operation& Operation::of(const char* name) {
-  return of(c10::Dispatcher::singleton().findSchemaOrThrow(name, ""));
+const Operation& Operation::of(const char* name, const char* overload) {
+  return of(c10::Dispatcher::singleton().findSchemaOrThrow(name, overload));
 }
 
 }  // namespace simulate_gpus

@@ -26,8 +26,8 @@ struct Operation {
   /// The only one of its kind, which stays to the end of the process. Its kernel on the host is that of the key.
   static const Operation& of(const c10::OperatorHandle& handle,
                              c10::DispatchKey host_key = c10::DispatchKey::CPU);
-  /// The same by its name, without an overload.
-  static const Operation& of(const char* name);
+  /// The same by its name.
+  static const Operation& of(const char* name, const char* overload = "");
 
   [[nodiscard]] const c10::FunctionSchema& schema() const { return handle.schema(); }
 

@@ -30,6 +30,9 @@ void add_at_once(torch::Library& library, const std::string& name, torch::CppFun
 /// cat of few values.
 void add_cat(torch::Library& library);
 
+/// The commonest operations, which are called without boxes.
+void add_unboxed(torch::Library& library);
+
 /// copy_: transfers stay LibTorch's own; what a CUDA kernel would do within a device is computed.
 void add_copy(torch::Library& library);
 

@@ -225,6 +225,7 @@ void simulate_gpus_replace_kernels() {
     add_library_operations(library);
   } else {
     replace<c10::DispatchKey::CUDA, c10::DispatchKey::CPU>(library);
+    add_unboxed(library);
     add_cat(library);
     add_copy(library);
     add_gpu_only(library);

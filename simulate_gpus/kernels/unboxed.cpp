@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+//
+// The commonest operations on the commonest operands: dense, of float32 or float64, on one GPU, with values. The CPU's kernel
+// writes straight into the result's memory. All others take the way of compute().
+#include <ATen/EmptyTensor.h>
+#include <ATen/ops/add_cpu_dispatch.h>
+#include <ATen/ops/clamp_min_cpu_dispatch.h>
+#include <ATen/ops/mm_cpu_dispatch.h>
+#include <ATen/ops/mul_cpu_dispatch.h>
+#include <ATen/ops/sum_cpu_dispatch.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "kernels/at_once.hpp"
+#include "kernels/compute.hpp"
+#include "kernels/own_kernels.hpp"
+#include "kernels/reused_views.hpp"
+
+namespace simulate_gpus {
+namespace {
+
+using at::Tensor;
+
+// Values in memory, and no flag, name or subclass that says anything else of them.
+bool is_common(const Tensor& x) {
+  constexpr auto k_of_any =
+      c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
+  constexpr c10::DispatchKeySet k_plain(c10::DispatchKey::CUDA);
+  return x.defined() && x.key_set() - k_of_any == k_plain &&
+         (x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble) && x.numel() > 0 &&
+         !has_names(x);
+}
+
+bool are_common(const Tensor& x, const Tensor& y) {
+  return is_common(x) && is_common(y) && x.device() == y.device() && x.dtype() == y.dtype();
+}
+
+// A tensor of these sizes, otherwise like x; write(on_host, views) gives it its values.
+Tensor written(const Tensor& x, at::IntArrayRef sizes, const auto& write) {
+  const Tensor made(at::detail::empty_generic(sizes, c10::cuda::CUDACachingAllocator::get(),
+                                              c10::DispatchKeySet(c10::DispatchKey::CUDA),
+                                              x.scalar_type(), std::nullopt));
+  ReusedViews views;
+  Tensor on_host = views.next(made);
+  write(on_host, views);
+  return made;
+}
+
+template <class... Arguments>
+Tensor boxed(const Operation& operation, const Arguments&... arguments) {
+  torch::jit::Stack stack{arguments...};
+  compute(operation, &stack);
+  return std::move(stack[0]).toTensor();
+}
+
+// Of operands of the same sizes, value by value.
+std::optional<Tensor> pointwise(const Operation& operation, const auto& write, const Tensor& x,
+                                const auto&... others) {
+  [[maybe_unused]] const auto is_like_x = [&](const Tensor& y) {
+    return are_common(x, y) && y.is_contiguous() && are_equal(x.sizes(), y.sizes());
+  };
+  if (!is_common(x) || !x.is_contiguous() || !(is_like_x(others) && ...)) return std::nullopt;
+  return at_once(operation, x.device(), [&] {
+    return written(x, x.sizes(), [&](Tensor& on_host, ReusedViews& views) {
+      write(on_host, views.next(x), views.next(others)...);
+    });
+  });
+}
+
+Tensor relu(const Tensor& x) {
+  static const Operation& operation = Operation::of("aten::relu");
+  const auto write = [](Tensor& to, const Tensor& a) { at::cpu::clamp_min_out(to, a, 0); };
+  auto result = pointwise(operation, write, x);
+  return result ? *std::move(result) : boxed(operation, x);
+}
+
+Tensor add(const Tensor& x, const Tensor& y, const at::Scalar& alpha) {
+  static const Operation& operation = Operation::of("aten::add", "Tensor");
+  const auto write = [&](Tensor& to, const Tensor& a, const Tensor& b) {
+    at::cpu::add_out(to, a, b, alpha);
+  };
+  auto result = pointwise(operation, write, x, y);
+  return result ? *std::move(result) : boxed(operation, x, y, alpha);
+}
+
+Tensor mul(const Tensor& x, const Tensor& y) {
+  static const Operation& operation = Operation::of("aten::mul", "Tensor");
+  const auto write = [](Tensor& to, const Tensor& a, const Tensor& b) {
+    at::cpu::mul_out(to, a, b);
+  };
+  auto result = pointwise(operation, write, x, y);
+  return result ? *std::move(result) : boxed(operation, x, y);
+}
+
+Tensor mm(const Tensor& x, const Tensor& y) {
+  static const Operation& operation = Operation::of("aten::mm");
+  std::optional<Tensor> result;
+  if (are_common(x, y) && x.dim() == 2 && y.dim() == 2 && x.sizes()[1] == y.sizes()[0]) {
+    result = at_once(operation, x.device(), [&] {
+      const std::array sizes{x.sizes()[0], y.sizes()[1]};
+      return written(x, sizes, [&](Tensor& on_host, ReusedViews& views) {
+        at::cpu::mm_out(on_host, views.next(x), views.next(y));
+      });
+    });
+  }
+  return result ? *std::move(result) : boxed(operation, x, y);
+}
+
+// Of all values.
+Tensor sum(const Tensor& x, at::OptionalIntArrayRef dims, bool keepdim,
+           std::optional<at::ScalarType> dtype) {
+  static const Operation& operation = Operation::of("aten::sum", "dim_IntList");
+  std::optional<Tensor> result;
+  if (is_common(x) && (!dims || dims->empty()) && !keepdim && !dtype) {
+    result = at_once(operation, x.device(), [&] {
+      return written(x, {}, [&](Tensor& on_host, ReusedViews& views) {
+        at::cpu::sum_out(on_host, views.next(x), dims);
+      });
+    });
+  }
+  return result ? *std::move(result) : boxed(operation, x, dims, keepdim, dtype);
+}
+
+}  // namespace
+
+void add_unboxed(torch::Library& library) {
+  library.impl("add.Tensor", TORCH_FN(add));
+  library.impl("mm", TORCH_FN(mm));
+  library.impl("mul.Tensor", TORCH_FN(mul));
+  library.impl("relu", TORCH_FN(relu));
+  library.impl("sum.dim_IntList", TORCH_FN(sum));
+}
+
+}  // namespace simulate_gpus

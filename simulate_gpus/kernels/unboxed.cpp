@@ -4,6 +4,7 @@
 // writes straight into the result's memory. All others take the way of compute().
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/add_cpu_dispatch.h>
+#include <ATen/ops/addmm_cpu_dispatch.h>
 #include <ATen/ops/clamp_min_cpu_dispatch.h>
 #include <ATen/ops/mm_cpu_dispatch.h>
 #include <ATen/ops/mul_cpu_dispatch.h>
@@ -95,18 +96,35 @@ Tensor mul(const Tensor& x, const Tensor& y) {
   return result ? *std::move(result) : boxed(operation, x, y);
 }
 
+// Of matrices that fit: write(on_host, views) gives their product's sizes their values.
+std::optional<Tensor> product(const Operation& operation, const Tensor& x, const Tensor& y,
+                              const auto& write) {
+  if (!are_common(x, y) || x.dim() != 2 || y.dim() != 2 || x.sizes()[1] != y.sizes()[0])
+    return std::nullopt;
+  return at_once(operation, x.device(), [&] {
+    return written(x, std::array{x.sizes()[0], y.sizes()[1]}, write);
+  });
+}
+
 Tensor mm(const Tensor& x, const Tensor& y) {
   static const Operation& operation = Operation::of("aten::mm");
+  auto result = product(operation, x, y, [&](Tensor& on_host, ReusedViews& views) {
+    at::cpu::mm_out(on_host, views.next(x), views.next(y));
+  });
+  return result ? *std::move(result) : boxed(operation, x, y);
+}
+
+// With the bias of a linear layer.
+Tensor addmm(const Tensor& bias, const Tensor& x, const Tensor& y, const at::Scalar& beta,
+             const at::Scalar& alpha) {
+  static const Operation& operation = Operation::of("aten::addmm");
   std::optional<Tensor> result;
-  if (are_common(x, y) && x.dim() == 2 && y.dim() == 2 && x.sizes()[1] == y.sizes()[0]) {
-    result = at_once(operation, x.device(), [&] {
-      const std::array sizes{x.sizes()[0], y.sizes()[1]};
-      return written(x, sizes, [&](Tensor& on_host, ReusedViews& views) {
-        at::cpu::mm_out(on_host, views.next(x), views.next(y));
-      });
+  if (are_common(bias, x) && bias.dim() == 1 && y.dim() == 2 && bias.numel() == y.sizes()[1]) {
+    result = product(operation, x, y, [&](Tensor& on_host, ReusedViews& views) {
+      at::cpu::addmm_out(on_host, views.next(bias), views.next(x), views.next(y), beta, alpha);
     });
   }
-  return result ? *std::move(result) : boxed(operation, x, y);
+  return result ? *std::move(result) : boxed(operation, bias, x, y, beta, alpha);
 }
 
 // Of all values.
@@ -128,6 +146,7 @@ Tensor sum(const Tensor& x, at::OptionalIntArrayRef dims, bool keepdim,
 
 void add_unboxed(torch::Library& library) {
   library.impl("add.Tensor", TORCH_FN(add));
+  library.impl("addmm", TORCH_FN(addmm));
   library.impl("mm", TORCH_FN(mm));
   library.impl("mul.Tensor", TORCH_FN(mul));
   library.impl("relu", TORCH_FN(relu));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The shortest way of an operation that gives a new tensor: past the boxes of arguments, and past what only those need who watch.
+// The shortest way of an operation that gives a new tensor: past boxes for its arguments, and past what only tools, graphs and
+// several streams need.
 #pragma once
 
 #include <ATen/core/Tensor.h>

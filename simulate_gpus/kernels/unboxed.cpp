@@ -57,7 +57,7 @@ Tensor boxed(const Operation& operation, const Arguments&... arguments) {
   return std::move(stack[0]).toTensor();
 }
 
-// Of operands of the same sizes, value by value.
+// A result of operands of the same sizes, value by value.
 std::optional<Tensor> pointwise(const Operation& operation, const auto& write, const Tensor& x,
                                 const auto&... others) {
   [[maybe_unused]] const auto is_like_x = [&](const Tensor& y) {
@@ -96,7 +96,7 @@ Tensor mul(const Tensor& x, const Tensor& y) {
   return result ? *std::move(result) : boxed(operation, x, y);
 }
 
-// Of matrices that fit: write(on_host, views) gives their product's sizes their values.
+// The product of matrices whose sizes fit, which write(on_host, views) computes.
 std::optional<Tensor> product(const Operation& operation, const Tensor& x, const Tensor& y,
                               const auto& write) {
   if (!are_common(x, y) || x.dim() != 2 || y.dim() != 2 || x.sizes()[1] != y.sizes()[0])

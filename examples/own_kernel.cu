@@ -3,14 +3,14 @@
 //   build/release/simulate_gpus/bin/simulate_gpus 1 build/release/examples/own_kernel
 // Look at: the guard, the stream and the check of the launch. All three are easily forgotten, and seldom missed with one GPU.
 
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/rand.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
 #include <use_gpu/device.hpp>
 
 #include <cstdint>

@@ -3,7 +3,6 @@
 // torch.cat of few values, be they of many tensors: copied one behind the other. A view of each tensor for the CPU's kernel
 // would take several times as long.
 #include <ATen/ATen.h>
-#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/util/SmallVector.h>
 #include <c10/util/accumulate.h>
 
@@ -11,8 +10,8 @@
 #include <array>
 #include <cstring>
 
-#include "kernels/at_once.hpp"
 #include "kernels/compute.hpp"
+#include "kernels/direct_result.hpp"
 #include "kernels/own_kernels.hpp"
 
 namespace simulate_gpus {
@@ -50,9 +49,7 @@ Sizes joined_sizes(const at::ITensorListRef& tensors, std::int64_t dim) {
 
 Tensor join(const at::ITensorListRef& tensors, std::size_t dim, const Sizes& sizes) {
   const Tensor& first = *tensors.begin();
-  const Tensor joined(at::detail::empty_generic(sizes, c10::cuda::CUDACachingAllocator::get(),
-                                                c10::DispatchKeySet(c10::DispatchKey::CUDA),
-                                                first.scalar_type(), std::nullopt));
+  const Tensor joined = empty_on_gpu(sizes, first.scalar_type());
   const auto product = [](auto begin, auto end) {
     return static_cast<std::size_t>(c10::multiply_integers(begin, end));
   };
@@ -77,7 +74,7 @@ Tensor cat(const at::ITensorListRef& tensors, std::int64_t dim) {
   const std::int64_t place = dim < 0 && tensors.size() > 0 ? dim + (*tensors.begin()).dim() : dim;
   const Sizes sizes = joined_sizes(tensors, place);
   if (!sizes.empty() && c10::multiply_integers(sizes) <= k_few) {
-    const auto made = at_once(operation, (*tensors.begin()).device(), [&] {
+    const auto made = direct_result(operation, (*tensors.begin()).device(), [&] {
       return join(tensors, static_cast<std::size_t>(place), sizes);
     });
     if (made) return *made;

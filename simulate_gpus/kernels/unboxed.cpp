@@ -2,21 +2,19 @@
 //
 // The commonest operations on the commonest operands: dense, of float32 or float64, on one GPU, with values. The CPU's kernel
 // writes straight into the result's memory. All others take the way of compute().
-#include <ATen/EmptyTensor.h>
 #include <ATen/ops/add_cpu_dispatch.h>
 #include <ATen/ops/addmm_cpu_dispatch.h>
 #include <ATen/ops/clamp_min_cpu_dispatch.h>
 #include <ATen/ops/mm_cpu_dispatch.h>
 #include <ATen/ops/mul_cpu_dispatch.h>
 #include <ATen/ops/sum_cpu_dispatch.h>
-#include <c10/cuda/CUDACachingAllocator.h>
 
 #include <array>
 #include <optional>
 #include <utility>
 
-#include "kernels/at_once.hpp"
 #include "kernels/compute.hpp"
+#include "kernels/direct_result.hpp"
 #include "kernels/own_kernels.hpp"
 #include "kernels/reused_views.hpp"
 
@@ -39,11 +37,9 @@ bool are_common(const Tensor& x, const Tensor& y) {
   return is_common(x) && is_common(y) && x.device() == y.device() && x.dtype() == y.dtype();
 }
 
-// A tensor of these sizes, otherwise like x; write(on_host, views) gives it its values.
+// A tensor of these sizes and x's dtype; write(on_host, views) gives it its values.
 Tensor written(const Tensor& x, at::IntArrayRef sizes, const auto& write) {
-  const Tensor made(at::detail::empty_generic(sizes, c10::cuda::CUDACachingAllocator::get(),
-                                              c10::DispatchKeySet(c10::DispatchKey::CUDA),
-                                              x.scalar_type(), std::nullopt));
+  const Tensor made = empty_on_gpu(sizes, x.scalar_type());
   ReusedViews views;
   Tensor on_host = views.next(made);
   write(on_host, views);
@@ -64,7 +60,7 @@ std::optional<Tensor> pointwise(const Operation& operation, const auto& write, c
     return are_common(x, y) && y.is_contiguous() && are_equal(x.sizes(), y.sizes());
   };
   if (!is_common(x) || !x.is_contiguous() || !(is_like_x(others) && ...)) return std::nullopt;
-  return at_once(operation, x.device(), [&] {
+  return direct_result(operation, x.device(), [&] {
     return written(x, x.sizes(), [&](Tensor& on_host, ReusedViews& views) {
       write(on_host, views.next(x), views.next(others)...);
     });
@@ -101,7 +97,7 @@ std::optional<Tensor> product(const Operation& operation, const Tensor& x, const
                               const auto& write) {
   if (!are_common(x, y) || x.dim() != 2 || y.dim() != 2 || x.sizes()[1] != y.sizes()[0])
     return std::nullopt;
-  return at_once(operation, x.device(), [&] {
+  return direct_result(operation, x.device(), [&] {
     return written(x, std::array{x.sizes()[0], y.sizes()[1]}, write);
   });
 }
@@ -133,7 +129,7 @@ Tensor sum(const Tensor& x, at::OptionalIntArrayRef dims, bool keepdim,
   static const Operation& operation = Operation::of("aten::sum", "dim_IntList");
   std::optional<Tensor> result;
   if (is_common(x) && (!dims || dims->empty()) && !keepdim && !dtype) {
-    result = at_once(operation, x.device(), [&] {
+    result = direct_result(operation, x.device(), [&] {
       return written(x, {}, [&](Tensor& on_host, ReusedViews& views) {
         at::cpu::sum_out(on_host, views.next(x), dims);
       });

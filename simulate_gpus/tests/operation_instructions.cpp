@@ -12,11 +12,13 @@ namespace {
 using Tensors = std::vector<torch::Tensor>;
 using Operations = std::vector<std::pair<std::string, std::function<void()>>>;
 
+constexpr int k_calls = 4;  // by which operation_instructions.py divides
+
 void count(const Operations& operations, const std::string& device) {
   for (const auto& [name, operation] : operations) {
-    for (int i = 0; i < 4; ++i) operation();  // caches are filled, functions are found
+    for (int i = 0; i < k_calls; ++i) operation();  // caches are filled, functions are found
     CALLGRIND_START_INSTRUMENTATION;
-    for (int i = 0; i < 4; ++i) operation();
+    for (int i = 0; i < k_calls; ++i) operation();
     CALLGRIND_STOP_INSTRUMENTATION;
     const std::string mark = name + ' ' + device;
     CALLGRIND_DUMP_STATS_AT(mark.c_str());

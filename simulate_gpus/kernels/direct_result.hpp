@@ -4,7 +4,9 @@
 // several streams need.
 #pragma once
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAStream.h>
 
@@ -23,10 +25,17 @@ bool has_names(const auto& x) {
   return false;
 }
 
+/// On the current GPU, in the order of its indices.
+inline at::Tensor empty_on_gpu(at::IntArrayRef sizes, at::ScalarType dtype) {
+  return at::Tensor(at::detail::empty_generic(sizes, c10::cuda::CUDACachingAllocator::get(),
+                                              c10::DispatchKeySet(c10::DispatchKey::CUDA), dtype,
+                                              std::nullopt));
+}
+
 /// The operation's result, which `make` returns. None, and nothing is done, where somebody looks into the operation, or what it
 /// writes is recorded for a graph or hidden from other streams: compute() does such. Throws LibTorch's errors.
-std::optional<at::Tensor> at_once(const Operation& operation, c10::Device device,
-                                  const auto& make) {
+std::optional<at::Tensor> direct_result(const Operation& operation, c10::Device device,
+                                        const auto& make) {
   const OnDevice on_device(device);
   cudaStream_t stream = c10::cuda::getCurrentCUDAStream(device.index()).stream();
   const bool is_watched = has_tools();

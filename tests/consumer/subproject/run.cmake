@@ -5,8 +5,9 @@ file(REMOVE_RECURSE "${work}")
 include("${CMAKE_CURRENT_LIST_DIR}/../steps.cmake")
 write_snippet(cpp "${work}/main.cpp")
 
-# The project's own warnings are errors, in our files too; and it has joined sources, as it may.
-set(warnings "-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror")
+# The project's own warnings are errors, in our files too. Optimized, as GCC then warns of more; and with joined
+# sources, which it may have too.
+set(warnings "-O2 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror")
 function(configure name)
   run(${CMAKE_COMMAND} -G Ninja -S "${CMAKE_CURRENT_LIST_DIR}" -B "${work}/${name}" -DCMAKE_CXX_STANDARD=20
       -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=24 -DCMAKE_CUDA_STANDARD=17
